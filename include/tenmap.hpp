@@ -15,6 +15,7 @@
 
 #include "tenmap.h"
 
+#include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -415,6 +416,14 @@ class model {
             return e;
         return {};
     }
+    // tenmap_advise_range, about some bytes of a tensor.
+    static result<void> try_advise_range(std::uint32_t advice, tensor of, std::uint64_t first_byte,
+                                         std::uint64_t bytes) {
+        error e;
+        if (tenmap_advise_range(of.get(), first_byte, bytes, advice, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
     // tenmap_detach. Its callbacks are C functions and must not throw.
     result<void> try_detach(const tenmap_load_options &how = load_options()) {
         error e;
@@ -452,6 +461,10 @@ class model {
     }
     void advise(std::uint32_t advice, tensor of = tensor()) const {
         try_advise(advice, of).value();
+    }
+    static void advise_range(std::uint32_t advice, tensor of, std::uint64_t first_byte,
+                             std::uint64_t bytes) {
+        try_advise_range(advice, of, first_byte, bytes).value();
     }
     void detach(const tenmap_load_options &how = load_options()) {
         try_detach(how).value();
@@ -549,6 +562,7 @@ class wants {
     std::size_t size() const noexcept { return all_.size(); }
 
     // Sets all spans, or none and returns one error that names what is missing or does not fit.
+    // With how.append, that arena has the weights, and the result is empty.
     result<arena> try_take(const model &from,
                            const tenmap_load_options &how = load_options()) const {
         error e;
@@ -566,7 +580,7 @@ class wants {
             return e;
         for (std::size_t i = 0; i < all_.size(); i++)
             all_[i].set(all_[i].out, list[i]);
-        return arena(taken);
+        return arena(how.append ? nullptr : taken);
     }
 #if TENMAP_EXCEPTIONS
     arena take(const model &from, const tenmap_load_options &how = load_options()) const {
@@ -762,6 +776,21 @@ void check(const std::string &path, F &&found, const tenmap_options &how = optio
     try_check(path, std::forward<F>(found), how).value();
 }
 #endif
+#endif
+
+// tenmap_fingerprint: of headers and times, or with TENMAP_FINGERPRINT_VALUES of every byte.
+inline result<std::array<std::uint8_t, 32>> try_fingerprint(const model &of,
+                                                            std::uint32_t flags = 0) {
+    error e;
+    std::array<std::uint8_t, 32> out;
+    if (tenmap_fingerprint(of.get(), flags, out.data(), e.out()) != TENMAP_OK)
+        return e;
+    return out;
+}
+#if TENMAP_EXCEPTIONS
+inline std::array<std::uint8_t, 32> fingerprint(const model &of, std::uint32_t flags = 0) {
+    return try_fingerprint(of, flags).value();
+}
 #endif
 
 #ifndef TENMAP_NO_MEASURE

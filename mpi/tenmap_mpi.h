@@ -95,10 +95,10 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * the same files, with the same TENMAP_OPEN_* flags, and its own requests. A rank that wants
  * nothing passes none (NULL, 0). A rank that could not open its model passes NULL as the model, and
  * all ranks return TENMAP_ERR_ARGUMENT. Files count as the same if their headers and sizes are
- * equal; only tenmap_mpi_open compares weights. Quantized weights must also agree in what
- * config.json makes of them (shapes, dtypes, widths and groups); other differences between the
- * hosts' config.json are not noticed. A rank notices that a file was changed since it opened it
- * when it reads that file (TENMAP_ERR_IO).
+ * equal. Only tenmap_mpi_open compares weights, and only by them does it notice strides that
+ * differ. Quantized weights must also agree in what config.json makes of them (shapes, dtypes,
+ * widths and groups); other differences between the hosts' config.json are not noticed. A rank
+ * notices that a file was changed since it opened it when it reads that file (TENMAP_ERR_IO).
  *
  * Before a byte is read, the ranks agree on everything that can be known by then: arguments,
  * options, models, memory. Elements are converted before they are sent if all receivers want the
@@ -109,9 +109,10 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * Bytes that nobody wants are not read, with two exceptions: what the system itself reads in
  * addition, such as whole pages; and tensors of more than eight axes, or that the requests cut into
  * more than 65,536 boxes or for more than 1,024 sets of ranks, which are read and sent from the
- * first wanted element to the last. Three things are read more than once: tensors whose bytes
+ * first wanted element to the last. Four things are read more than once: tensors whose bytes
  * requests take as different dtypes (once for each); parts of quantized weights that several chunks
- * need (scales); and bytes at the edge of a chunk that elements of 4 and 6 bits share.
+ * need (scales); bytes at the edge of a chunk that elements of 4 and 6 bits share; and bytes of
+ * strided tensors, which several tensors or several chunks may see.
  */
 tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,
                               const tenmap_request *requests, size_t count,

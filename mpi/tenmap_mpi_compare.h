@@ -31,7 +31,10 @@ static void digest_tensor(digest *d, const tenmap_tensor *t) {
     digest_add(d, t->shape, t->rank * sizeof *t->shape);
 }
 
-/* Digests everything in the headers, and the sizes of the files. */
+/*
+ * Digests what is known of the headers, and the sizes of the files. Strides are not: of two strided
+ * tensors of one shape that see the same bytes in another order, only the elements differ.
+ */
 static digest digest_model(const tenmap_model *model) {
     digest d = {0xcbf29ce484222325u, 1};
     for (size_t i = 0; i < tenmap_shard_count(model); i++) {
@@ -41,7 +44,7 @@ static digest digest_model(const tenmap_model *model) {
     }
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i), *part;
-        if (!has_no_bytes(t))
+        if (!is_dequantized(t))
             digest_tensor(&d, t);
         for (uint32_t k = 0; (part = tenmap_part_at(t, k)) != NULL; k++)
             digest_tensor(&d, part);
@@ -64,7 +67,7 @@ static digest digest_schemes(const tenmap_model *model) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         const tenmap_scheme *scheme = tenmap_scheme_of(t);
-        if (!has_no_bytes(t))
+        if (!is_dequantized(t))
             continue;
         digest_tensor(&d, t);
         digest_add(&d, scheme->name, strlen(scheme->name));
@@ -134,7 +137,7 @@ static void compare_ranks(loading *l) {
                       (unsigned long long)first[i]);
 }
 
-/* Bytes from the middle of a tensor. */
+/* Bytes from the middle of a tensor, or of its codes. */
 typedef struct sample {
     uint64_t begin[PLAN_AXES], end[PLAN_AXES];
     unsigned char bytes[SAMPLE_BYTES];
@@ -145,7 +148,7 @@ typedef struct sample {
  */
 static bool ask_for_sample(const tenmap_tensor *t, sample *s, tenmap_request *r) {
     uint32_t together, bytes, last;
-    if (has_no_bytes(t))
+    if (is_dequantized(t) || (has_no_bytes(t) && t->rank > PLAN_AXES))
         t = tenmap_part_at(t, 0); /* the codes; the other parts are scales and the like */
     if (!t || t->nelems == 0 || t->rank == 0 || t->rank > PLAN_AXES ||
         !tenmap_dtype_block(t->dtype, &together, &bytes) || bytes > SAMPLE_BYTES)

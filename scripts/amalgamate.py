@@ -118,6 +118,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     header = public_header()
     version = ".".join(re.findall(r"#define TENMAP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
+    version += re.search(r'#define TENMAP_VERSION_SUFFIX "(.*)"', header)[1]
     license = (ROOT / "LICENSE").read_text(encoding="utf-8").rstrip().splitlines()
     text = "\n".join((" * " + line).rstrip() for line in license)
     out = [HEAD.format(version=version, license=text)]

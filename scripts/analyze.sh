@@ -13,16 +13,10 @@ files=$*
 if [ -z "$files" ]; then
     library=$(library_sources)
     tool=$(tool_sources)
-    others=$(list_sources "other sources" http/src/*.c examples/*.c examples/llama/*.c)
+    others=$(list_sources "other sources" http/src/*.c sha256/*.c examples/*.c examples/llama/*.c)
     files="$library $tool $others"
 fi
-flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
-
-# The optional parts of the tool are analyzed if the libraries that they need are installed.
-has() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
-! has openssl/evp.h || flags="$flags -DTOOL_HAVE_CRYPTO"
-! has xxhash.h || flags="$flags -DTOOL_HAVE_XXHASH"
-! has curl/curl.h || flags="$flags -DTOOL_HAVE_HTTP"
+flags="-std=c11 -D_GNU_SOURCE -DTOOL_HAVE_HTTP -Iinclude -Isrc -Itool -Ihttp -Isha256"
 
 need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null && return
@@ -50,7 +44,7 @@ cppcheck)
     # a bool when one of the functions is assigned to a pointer.
     cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance \
         --suppress=assignBoolToPointer \
-        -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool -Ihttp $(sources)
+        -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool -Ihttp -Isha256 $(sources)
     ;;
 gcc)
     need gcc gcc

@@ -24,7 +24,9 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 cd "$root"
 . scripts/sources.sh
+# Listed here, because the cases below are read with "set -f".
 tool=$(tool_sources)
+sha256=$(sha256_sources)
 mkdir "$work/library"
 if [ -n "${TENMAP_LIBRARY-}" ]; then
     given_library "$work/library"
@@ -40,22 +42,18 @@ build() {
     built=$1
     shift
     cc -O2 -g -Iinclude -o "$work/$built" "$@" -L"$work/library" -Wl,-rpath,"$work/library" \
-        -ltenmap -lpthread -lm
+        -ltenmap -lpthread -lm -ldl
 }
 # embed_report: makes the source that holds the report's page, once.
 embed_report() {
     [ -f "$work/report_assets.c" ] || cmake -DSOURCE="$root/tool/report/page" \
         -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
 }
-# build_tool: builds the tool once, with fingerprints if it would be built with them.
+# build_tool: builds the tool once.
 build_tool() {
     [ ! -f "$work/tenmap" ] || return 0
     embed_report
-    echo '#include <xxhash.h>
-int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
-    xxhash=
-    ! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
-    build tenmap -Itool -D_GNU_SOURCE $tool "$work/report_assets.c" $xxhash
+    build tenmap -Itool -Isha256 -D_GNU_SOURCE $tool $sha256 "$work/report_assets.c"
     cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
 }
 # is_chosen CASE: whether it is named on the command line, or none is.
@@ -165,9 +163,9 @@ listing-s3 s3 450000 2.2 s3://a/b
 END
 if [ ! -s "$work/listings" ]; then
     : # none is chosen
-elif embed_report && build tenmap-http -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
-    "$work/report_assets.c" -lcurl -lcrypto 2>"$work/said" &&
-    command -v python3 >/dev/null; then
+elif embed_report && build tenmap-http -Itool -Ihttp -Isha256 -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
+    $sha256 "$work/report_assets.c" -ldl 2>"$work/said" &&
+    "$work/tenmap-http" --version | grep -q '^libcurl  *[0-9]' && command -v python3 >/dev/null; then
     while read -r case kind size allowed model; do
         measure_listing "$kind" "$size" "$model"
         first=$instructions first_kib=$kib

@@ -11,7 +11,7 @@ import re
 import sys
 
 MOST = 6
-FOLDERS = ["src/*", "tool", "tool/*", "http", "http/*", "mpi", "mpi/*", "python/src", "examples", "examples/*"]
+FOLDERS = ["src/*", "tool", "tool/*", "http", "http/*", "sha256", "mpi", "mpi/*", "python/src", "examples", "examples/*"]
 PUBLIC = ["include/*.h", "include/tenmap/*.h", "http/*.h", "mpi/tenmap_mpi.h"]
 DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?[\s*]([A-Za-z_]\w*)\(([^;{}]*?)\)\s*\{", re.M)
 

@@ -29,6 +29,7 @@ in_layers() {
 library_sources() { in_layers && list_sources "sources of the library" src/*/*.c; }
 library_files() { in_layers && list_sources "sources and headers of the library" src/*/*.c src/*/*.h; }
 tool_sources() { list_sources "sources of the tool" tool/*.c tool/*/*.c; }
+sha256_sources() { list_sources "sources of SHA-256" sha256/*.c; }
 unit_tests() { list_sources "unit tests" tests/unit/*/test_*.c; }
 
 # unit_test NAME: prints the path of tests/unit/LAYER/test_NAME.c.
@@ -52,4 +53,16 @@ given_library() {
     mkdir -p "$1"
     ln -sf "$given_path" "$1/libtenmap.so"
     [ -z "$given_soname" ] || ln -sf "$given_path" "$1/$given_soname"
+}
+
+# Prints the version of the sources, such as 0.1.0 or 0.1.0rc1. The header is the only place that
+# holds it.
+source_version() {
+    sed -n 's/^#define TENMAP_VERSION_\(MAJOR\|MINOR\|PATCH\|SUFFIX\) "\{0,1\}\([0-9a-z]*\)"\{0,1\}$/\1 \2/p' \
+        include/tenmap/types.h | awk '
+        { value[$1] = $2 }
+        END {
+            if (!("MAJOR" in value && "MINOR" in value && "PATCH" in value && "SUFFIX" in value)) exit 1
+            print value["MAJOR"] "." value["MINOR"] "." value["PATCH"] value["SUFFIX"]
+        }'
 }

@@ -99,7 +99,8 @@ typedef struct tenmap_value {
 
 /* options.backend */
 enum {
-    TENMAP_BACKEND_MAP = 0, /* tensors are views into a read-only shared mapping */
+    /* Tensors are views into a shared, read-only mapping, or a private one: TENMAP_OPEN_PRIVATE. */
+    TENMAP_BACKEND_MAP = 0,
     /*
      * No mapping: `data` is NULL, and every access is a checked pread, which is TENMAP_ERR_IO if
      * the file's size or modification time has changed since it was opened.
@@ -148,6 +149,19 @@ enum {
      * done.
      */
     TENMAP_OPEN_INDEX_ONLY = 32,
+    /*
+     * The mapping is private and writable (copy-on-write), for engines that apply a LoRA at load or
+     * repack weights in place: cast `data` and write to it. Only pages that are written take memory
+     * of this process, and the file never changes. tenmap_view, tenmap_read, tenmap_load,
+     * tenmap_take and tenmap_measure see what was written; TENMAP_LOAD_READ and DIRECT, copies,
+     * saves and fingerprints see the file. TENMAP_ADVISE_RELEASE does nothing, since it would undo
+     * writes; tenmap_detach is TENMAP_ERR_UNSUPPORTED. If another program changes the file, pages
+     * that were not written may change with it. A child of fork has its own copy.
+     *
+     * Thread rule: nobody else may use an element while a thread writes it; the caller synchronizes
+     * that. TENMAP_ERR_ARGUMENT with TENMAP_BACKEND_READ, options.io and tenmap_open_memory.
+     */
+    TENMAP_OPEN_PRIVATE = 64,
     /* What TENMAP_OPEN_LENIENT allows, one by one. */
     TENMAP_OPEN_TRAILING = 256,        /* bytes after the last tensor */
     TENMAP_OPEN_HOLES = 512,           /* bytes between tensors that belong to none */
@@ -390,10 +404,85 @@ typedef struct tenmap_scheme {
  */
 TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
 /*
- * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored, the codes first; NULL past the end.
- * Every call that takes a tensor takes parts. tenmap_at and tenmap_find do not return them.
+ * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored; NULL past the end. Parts come in the
+ * order VALUES, SCALES, ZEROS or BIASES, GLOBAL_SCALE, GROUP_INDEX, TABLE, NESTED_SCALES,
+ * NESTED_TABLE, OTHER, each at most once except OTHER, whichever the weight has. Every call that
+ * takes a tensor takes parts. tenmap_at and tenmap_find do not return them.
  */
 TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint32_t i);
+
+/* What a part is. Values never change; new ones are appended. */
+enum {
+    TENMAP_PART_VALUES = 1, /* the codes; of a strided tensor, the range of the file */
+    TENMAP_PART_SCALES = 2,
+    TENMAP_PART_ZEROS = 3,         /* subtracted from codes: tenmap_packing.zeros 1, 2, 3 */
+    TENMAP_PART_GROUP_INDEX = 4,   /* the group of scales of each column of the weight (I32) */
+    TENMAP_PART_GLOBAL_SCALE = 5,  /* one for all scales, or one for each matrix */
+    TENMAP_PART_TABLE = 6,         /* the value of each code */
+    TENMAP_PART_OTHER = 7,         /* describes the weight; a product does not need it */
+    TENMAP_PART_BIASES = 8,        /* added to scaled codes: tenmap_packing.zeros 4 */
+    TENMAP_PART_NESTED_SCALES = 9, /* of SCALES, which are codes themselves */
+    TENMAP_PART_NESTED_TABLE = 10  /* the value of each code of SCALES */
+};
+/* TENMAP_PART_* of the i-th part; 0 past the end and for a tensor without parts. */
+TENMAP_API uint32_t tenmap_part_role(const tenmap_tensor *tensor, uint32_t i);
+
+/*
+ * How the codes of a quantized weight are packed in VALUES, and which scale is for which code, so
+ * that an engine can compute with the parts as they are mapped. Owned by the library, valid until
+ * tenmap_close; it grows at the end.
+ *
+ * VALUES is one matrix of `rows` x `columns` codes for each matrix of the weight (its last two
+ * axes), matrix_bytes apart, little-endian. Element (i, j) of the weight's matrix is the code in
+ * row i * n + j divided by `columns`, and the column that remains, where n is the weight's last
+ * extent; if `transposed`, it is the code in row j and column i. So a weight whose codes lie in one
+ * long row has one row.
+ *
+ * Code k of a row is at row * row_bytes; code k of a column, with `down`, begins at column *
+ * word_bits / 8, and its words are row_bytes apart. It is field order[k % per_word], from the
+ * lowest bits on, of word k / per_word; with per_word 0, it is at bits k * bits of a stream that
+ * continues from each word to the next.
+ *
+ * The code's number: of dtype `code`; with TENMAP_AS_STORED TABLE[field] if there is a TABLE, else
+ * field - bias. The scale is in row (row / group_rows) and column (column / group_columns) of a
+ * matrix of scale_rows x scale_columns, the same one for all matrices if scales_shared. With a
+ * GROUP_INDEX g, it is in column g[column] instead, or, if transposed, in row g[row]. The value is
+ * (number - zero) * scale, or number * scale + bias with BIASES.
+ */
+typedef struct tenmap_packing {
+    uint32_t bits;            /* of a code */
+    uint32_t word_bits;       /* 8 or 32 */
+    uint32_t per_word;        /* codes in a word; 0: fields cross words */
+    uint8_t order[32];        /* which field of its word, from the lowest bits, code i is */
+    uint32_t down;            /* 1: codes are packed down the stored columns, not along the rows */
+    uint32_t transposed;      /* 1: stored rows are the columns of the weight */
+    tenmap_dtype code, scale; /* code: AS_STORED for unsigned integers; what SCALES are read as */
+    int32_t bias;             /* subtracted from every unsigned code and every packed zero */
+    /*
+     * The scale that is used: 0: as stored; 1: times GLOBAL_SCALE; 2: divided by it; 3: times
+     * 1/127; 4: NESTED_TABLE[scale] * NESTED_SCALES[number of the scale / nested_block] +
+     * nested_offset. Each operation is rounded to F32.
+     */
+    uint32_t scale_op;
+    /*
+     * 0: none. 1: elements of their own dtype, one for each scale. 2: fields of `bits` bits along
+     * the rows of scales, in the order of the codes, each row in whole 32-bit words. 3: the same
+     * down the columns of scales, from the lowest bits up. 4: BIASES, one for each scale.
+     */
+    uint32_t zeros;
+    uint32_t zero_plus_one; /* 1: packed zeros are stored minus one, modulo 2^bits */
+    uint64_t rows, columns, row_bytes, matrix_bytes;
+    uint64_t group_rows, group_columns, scale_rows, scale_columns;
+    uint32_t scales_shared;
+    float nested_offset;
+    uint64_t nested_block;
+} tenmap_packing;
+/*
+ * NULL if the tensor's values are not packed codes: plain and strided tensors, block dtypes.
+ * Everything that it says was checked against the parts when the model was opened, except for the
+ * numbers in GROUP_INDEX: check them before you use them.
+ */
+TENMAP_API const tenmap_packing *tenmap_packing_of(const tenmap_tensor *tensor);
 
 /* The stored tensors of one quantized weight, recognized by their names and dtypes alone. */
 typedef struct tenmap_quantized {
@@ -496,6 +585,24 @@ TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_t
                                        uint64_t *bytes, tenmap_error *error);
 
 /*
+ * The same for bytes [first_byte, first_byte + bytes) of one tensor, counted from its first: an
+ * expert of a tensor that holds all experts of a layer, or the rows that a rank needs. Pages are
+ * covered as if the range were a tensor, and the rest of the tensor its neighbors: releasing an
+ * expert leaves pages that it shares with the next one. A range of 0 bytes is allowed and covers
+ * nothing.
+ *
+ * TENMAP_ERR_RANGE if the range is not inside the tensor. TENMAP_ERR_UNSUPPORTED for a
+ * TENMAP_TENSOR_COMPUTED tensor, which has no bytes of its own; its parts have (tenmap_part_at).
+ */
+TENMAP_API tenmap_status tenmap_advise_range(const tenmap_tensor *tensor, uint64_t first_byte,
+                                             uint64_t bytes, uint32_t advice, tenmap_error *error);
+TENMAP_API tenmap_status tenmap_resident_range(const tenmap_tensor *tensor, uint64_t first_byte,
+                                               uint64_t bytes, uint64_t *resident,
+                                               tenmap_error *error);
+TENMAP_API tenmap_status tenmap_cached_range(const tenmap_tensor *tensor, uint64_t first_byte,
+                                             uint64_t bytes, uint64_t *cached, tenmap_error *error);
+
+/*
  * Load
  *
  * Converts many tensors, or blocks of them, into the caller's buffers, on several threads, in file
@@ -543,6 +650,9 @@ enum {
     TENMAP_LOAD_DIRECT = 2
 };
 
+/* Memory that tenmap_take allocated; see there. */
+typedef struct tenmap_arena tenmap_arena;
+
 /* Start from TENMAP_LOAD_OPTIONS_INIT; NULL means all defaults. */
 typedef struct tenmap_load_options {
     size_t struct_size; /* sizeof(tenmap_load_options): lets the struct grow */
@@ -563,10 +673,27 @@ typedef struct tenmap_load_options {
      */
     void (*done)(void *ctx, size_t request, tenmap_status status);
     void *ctx; /* for both */
+    /*
+     * tenmap_take only; elsewhere TENMAP_ERR_ARGUMENT. An arena of an earlier take, of any model,
+     * to which this one adds its copies: *arena is then this one. No other thread may use or free
+     * it during the call. If the call fails, it is as before.
+     */
+    tenmap_arena *append;
+    /*
+     * tenmap_take only; elsewhere ignored. Set both or neither. alloc supplies the memory of the
+     * copies, instead of tenmap_alloc: pinned, of one NUMA node, limited. It is called at most
+     * once, on the caller's thread, with at least 1 byte and an alignment of a power of two from 64
+     * bytes to 2 MiB; the memory need not be zeroed. NULL is TENMAP_ERR_MEMORY. The arena keeps
+     * dealloc and alloc_ctx until it is freed, and calls dealloc on the thread that frees it, with
+     * the bytes that alloc was asked for; after a failure, on the caller's thread.
+     */
+    void *(*alloc)(void *alloc_ctx, size_t bytes, size_t alignment);
+    void (*dealloc)(void *alloc_ctx, void *memory, size_t bytes);
+    void *alloc_ctx;
 } tenmap_load_options;
 
 #define TENMAP_LOAD_OPTIONS_INIT                                                                   \
-    { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
+    { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /*
  * All requests must be for tensors of this model; if `model` is NULL, they may be for tensors of
@@ -619,7 +746,7 @@ TENMAP_API tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_op
  *
  * All weights that an engine wants from a model, in one call, by name, dtype and shape. Weights
  * that already have that dtype and layout are used in place, as views. The others are converted, on
- * several threads, into one allocation, the arena.
+ * several threads, into one allocation, the arena, or into the caller's memory.
  */
 
 /* tenmap_want.flags */
@@ -628,7 +755,8 @@ enum {
     TENMAP_WANT_COPY = 2 /* copied into the arena even if a view would do: to outlive the model */
 };
 /*
- * Numbers that replace %u in a name; OR them into the flags. With both, the first %u is the layer
+ * Numbers that replace %u in a name; OR them into the flags, or use the fields `numbers`, `layer`
+ * and `expert`, which have no limit. With both, the first %u is the layer
  * and the second the expert; with only one of them, the name has one %u. Numbers go up to 4093;
  * larger ones are TENMAP_ERR_ARGUMENT. Without a number, a name is taken literally.
  *
@@ -656,20 +784,43 @@ typedef struct tenmap_want {
     const void *data;
     const tenmap_tensor *tensor; /* out: where it came from; valid until close */
     uint64_t reserved[2];        /* 0 */
+    uint64_t nbytes;             /* out: the bytes of data; 0 if an optional weight is missing */
+    /*
+     * A block of the weight, as in tenmap_read_slice: the share of one rank, one expert of a stack.
+     * NULL, NULL: all of it. Both have `rank` numbers, and so need the rank, or a shape. The shape
+     * is that of the whole weight. Used during the call only. A block that lies together may be a
+     * view. One that does not lie inside the weight, or that cuts through a block of a block dtype
+     * that is taken as stored, is TENMAP_ERR_RANGE.
+     */
+    const uint64_t *begin, *end;
+    /*
+     * How many %u the name has: with 1, `layer` replaces it; with 2, `layer` the first and `expert`
+     * the second. Those that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have numbers too.
+     */
+    uint32_t numbers, layer, expert;
+    uint32_t reserved2; /* 0 */
+    /*
+     * The caller's memory: the weight is copied there, never a view, and `data` is dst. NULL: the
+     * library decides. No two wants may write the same byte, none inside a model's data.
+     * TENMAP_ERR_BUFFER if dst_bytes is too small. Any alignment is allowed if
+     * `alignment` is 0; otherwise dst must have it. After a failure its contents are undefined.
+     */
+    void *dst;
+    size_t dst_bytes;
 } tenmap_want;
-
-typedef struct tenmap_arena tenmap_arena;
 
 /*
  * Fills data and tensor of every want, or lists in one error which ones failed: the first few by
  * name, each with its reason, then how many more. The status is that of the first failure, whose
  * number is error.index: TENMAP_ERR_NOT_FOUND if it is missing, TENMAP_ERR_RANGE if its shape
- * differs, TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data, tensor and
- * *arena are NULL, and nothing is kept.
+ * differs or the block is not inside it, TENMAP_ERR_BUFFER if its destination is too small,
+ * TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data, tensor and *arena are
+ * NULL, all nbytes are 0, and nothing is kept.
  *
- * *arena is NULL if all weights are views; otherwise free it with tenmap_arena_free. The arena is
- * separate memory on huge pages (tenmap_alloc) and may outlive the model; views may not. All
- * tensors of a model without a mapping are copied. A name may be wanted twice.
+ * *arena is NULL if all weights are views or in the caller's memory, unless options.append is an
+ * arena; otherwise free it with tenmap_arena_free. The arena is separate memory, on huge pages
+ * (tenmap_alloc) or from options.alloc, and may outlive the model; views may not. All tensors of a
+ * model without a mapping are copied. A name may be wanted twice.
  *
  * Options, progress and cancelling are as in tenmap_load; progress counts the bytes that are
  * copied. `done` is called once for each want, with its number, when its data is in place; for
@@ -678,8 +829,77 @@ typedef struct tenmap_arena tenmap_arena;
 TENMAP_API tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t n,
                                      const tenmap_load_options *options, tenmap_arena **arena,
                                      tenmap_error *error);
-/* NULL is allowed. Any thread may call this. */
+/* Frees all that was appended, too. NULL is allowed. Any thread may call this. */
 TENMAP_API void tenmap_arena_free(tenmap_arena *arena);
+
+/*
+ * Fingerprints
+ *
+ * Digests of 128 bits (XXH3) that tell models apart. They protect against accidents, not against
+ * forgery. All functions may be called from any thread.
+ */
+
+/* For tenmap_fingerprint: hash the bytes of the tensors, not only what the headers say. */
+enum { TENMAP_FINGERPRINT_VALUES = 1 };
+
+/* The size of a tensor's fingerprint. */
+enum { TENMAP_FINGERPRINT_BYTES = 16 };
+
+/*
+ * Fills out[0..16) with the model's fingerprint, and the rest with zeros.
+ *
+ * Without flags, it is computed at once, from what opening found: the size of each file and its
+ * time of modification; the name, dtype, shape and place of each tensor; and the metadata. Equal
+ * fingerprints of two opens mean that the files have not been written in between, as far as their
+ * times tell. Paths do not matter. The definition may change from version to version, so do not
+ * keep it longer than a cache. With options.io and for memory: TENMAP_ERR_UNSUPPORTED.
+ *
+ * With TENMAP_FINGERPRINT_VALUES, every byte of the tensors is read, with as many threads as the
+ * library chooses. The result depends on the names, dtypes, shapes and bytes of all tensors of
+ * tenmap_at, and not on their order, shards, alignment and metadata. It is what the tool's
+ * `hash --model` prints. Its definition never changes; docs/tool.md has it.
+ *
+ * On failure, out is unchanged. tenmap_fingerprint_tensors describes the failures of reading.
+ */
+TENMAP_API tenmap_status tenmap_fingerprint(const tenmap_model *model, uint32_t flags,
+                                            uint8_t out[32], tenmap_error *error);
+
+/* Start from TENMAP_FINGERPRINT_OPTIONS_INIT; NULL means all defaults. */
+typedef struct tenmap_fingerprint_options {
+    size_t struct_size; /* sizeof(tenmap_fingerprint_options): lets the struct grow */
+    uint32_t threads;   /* 0: the library decides; at most 64, the caller's included */
+    uint32_t flags;     /* 0 */
+    /* As in tenmap_load_options: on the caller's thread; a nonzero return cancels. */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+} tenmap_fingerprint_options;
+
+#define TENMAP_FINGERPRINT_OPTIONS_INIT                                                            \
+    { sizeof(tenmap_fingerprint_options), 0, 0, NULL, NULL }
+
+/*
+ * Fingerprints n tensors, of one model or of several, on any backend, at close to the speed of
+ * memory: tensor i into the TENMAP_FINGERPRINT_BYTES bytes at out + i * TENMAP_FINGERPRINT_BYTES. A
+ * tensor's fingerprint depends on its dtype, shape and bytes as the file has them, not on its name
+ * or place. For a dequantized weight the bytes are those that a plain tensor of its dtype would
+ * have. The number of threads and the CPU change nothing.
+ *
+ * Bytes that are not in memory are read in pieces of 16 MiB, one for each thread; pages of a mapped
+ * tensor are brought in as with TENMAP_ADVISE_POPULATE. error.index is the tensor's number. After
+ * an error or a cancel (TENMAP_ERR_CANCELLED) the contents of out are undefined.
+ */
+TENMAP_API tenmap_status tenmap_fingerprint_tensors(const tenmap_tensor *const *tensors, size_t n,
+                                                    const tenmap_fingerprint_options *options,
+                                                    uint8_t *out, tenmap_error *error);
+
+/*
+ * Computes the model's fingerprint, TENMAP_FINGERPRINT_BYTES bytes, from those of its tensors: the
+ * same as tenmap_fingerprint with TENMAP_FINGERPRINT_VALUES gives. `tensors` holds the fingerprints
+ * of tenmap_at(model, 0), (model, 1) and so on. Reads no tensor.
+ */
+TENMAP_API tenmap_status tenmap_fingerprint_combine(const tenmap_model *model,
+                                                    const uint8_t *tensors, uint8_t *out,
+                                                    tenmap_error *error);
 
 /*
  * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages if the system has them, so that

@@ -11,9 +11,18 @@
 #define TENMAP_VERSION_MAJOR 0
 #define TENMAP_VERSION_MINOR 1
 #define TENMAP_VERSION_PATCH 0
+/* What a pre-release adds to the numbers, such as "rc1"; "" for a release. */
+#define TENMAP_VERSION_SUFFIX "rc1"
 /* The version of this header, in the form that tenmap_version() gives for the library. */
 #define TENMAP_VERSION                                                                             \
     (TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH)
+/* The version of this header as text: "1.2.3", or "1.2.3rc1" for a pre-release. */
+#define TENMAP_VERSION_TEXT                                                                        \
+    TENMAP_VERSION_QUOTED(TENMAP_VERSION_MAJOR, TENMAP_VERSION_MINOR, TENMAP_VERSION_PATCH)        \
+    TENMAP_VERSION_SUFFIX
+/* Helpers of TENMAP_VERSION_TEXT: the first expands its arguments, the second quotes them. */
+#define TENMAP_VERSION_QUOTED(major, minor, patch) TENMAP_VERSION_QUOTED_(major, minor, patch)
+#define TENMAP_VERSION_QUOTED_(major, minor, patch) #major "." #minor "." #patch
 
 /*
  * Linkage of every public function. Define it before including this header to override it, for
@@ -221,13 +230,24 @@ TENMAP_API uint32_t tenmap_dtype_kind(tenmap_dtype dtype);
 TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
 /* Returns 1 and sets *out (may be NULL) if `name` is exactly a dtype's name as above; else 0. */
 TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
+/*
+ * The dtype of a tensor type of ggml (GGML_TYPE_*, as GGUF files have it); TENMAP_AS_STORED if the
+ * library has none for it. For every type that a GGUF file may have, it is the dtype that opening
+ * gives to such a tensor.
+ */
+TENMAP_API tenmap_dtype tenmap_dtype_from_ggml(uint32_t type);
+/* Returns 1 and sets *type (may be NULL) to ggml's number of the dtype; 0 if ggml has none. */
+TENMAP_API int tenmap_dtype_to_ggml(tenmap_dtype dtype, uint32_t *type);
 /* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for an unknown value. Static. */
 TENMAP_API const char *tenmap_status_name(tenmap_status status);
 /* "repair" for TENMAP_REMEDY_REPAIR, for programs; "unknown" for an unknown value. Static. */
 TENMAP_API const char *tenmap_remedy_name(uint32_t remedy);
 /* The instruction set that conversions use on this machine: "avx2", "neon" or "scalar". Static. */
 TENMAP_API const char *tenmap_cpu_path(void);
-/* The version of the library at run time: major * 1,000,000 + minor * 1,000 + patch. */
+/*
+ * The version of the library at run time: major * 1,000,000 + minor * 1,000 + patch. A pre-release
+ * has the number of the release that it precedes.
+ */
 TENMAP_API uint32_t tenmap_version(void);
 
 #ifdef __cplusplus

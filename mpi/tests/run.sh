@@ -1,8 +1,9 @@
 #!/bin/sh
 # Tests tenmap_mpi with each installed MPI (Debian's openmpi-bin and mpich), on this machine:
 #     mpi/tests/run.sh LIBTENMAP_A [sample | long]
-# 2, 4 and 8 ranks as 1, 2 and 4 hosts; faults; a throttled source; namespaces as hosts; the
-# example; the plan computed without MPI, and for random jobs. A sample takes about two minutes.
+# 2, 4 and 8 ranks as 1, 2 and 4 hosts; tensors with strides; faults; a throttled source; namespaces
+# as hosts; the example; the plan computed without MPI, and for random jobs. A sample takes about two
+# minutes.
 # Exits with 77 and says why if there is no MPI.
 #     MPI_TEST_FLAGS    flags for the compiler, such as -fsanitize=address with a library built so
 #     MPI_TEST_PREFIX   what to run each program with, such as valgrind; then nothing is timed
@@ -63,6 +64,8 @@ build_all() {
     build "$1" faults mpi/tests/test_faults.c -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
     build "$1" contract mpi/tests/test_contract.c -Wl,--wrap=statvfs
     build "$1" speed mpi/tests/test_speed.c
+    build "$1" strided mpi/tests/test_strided.c -DTENMAP_TOY_CONTAINER "-I$source/src" \
+        "$source/src/format/container.c" "$source/tests/support/toy_container.c"
     build "$1" example mpi/example/tensor_parallel.c
 }
 
@@ -75,6 +78,12 @@ test_equal() {
         done
     done
     TEST_MPI_SINGLE=1 run "$1" 2 equal 1 5 1069 # without threads; some shards are a tenmap_io
+}
+
+# Tensors with strides. container.c with the toy container takes the place of the library's.
+test_strided() {
+    run "$1" 2 strided 1 "$rounds_of_2"
+    run "$1" 4 strided 2 "$rounds_of_4"
 }
 
 # All ranks fail with the same error.
@@ -124,6 +133,7 @@ for kind in openmpi mpich; do
     echo "$kind:"
     build_all $kind
     test_equal $kind
+    test_strided $kind
     test_contract $kind
     test_faults $kind
     test_example $kind

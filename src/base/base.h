@@ -70,6 +70,17 @@ static inline uint64_t tmi_file_u64(const unsigned char *bytes) {
     return value;
 }
 
+/* Turns values of `width` bytes from the host's byte order into that of files, or back. */
+static inline void tmi_to_file_order(void *values, size_t width, size_t count) {
+    unsigned char *at = (unsigned char *)values;
+    for (size_t i = 0; TMI_BIG_ENDIAN && i < count; i++, at += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            unsigned char first = at[k];
+            at[k] = at[width - 1 - k];
+            at[width - 1 - k] = first;
+        }
+}
+
 /* The FNV-1a hash: the same on every host, and no protection against deliberate collisions. */
 static inline uint64_t tmi_fnv(const unsigned char *bytes, size_t len) {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -93,6 +104,8 @@ tmi_quoted tmi_quote(const char *bytes, size_t len);
 tmi_quoted tmi_quote_path(const char *path);
 /* "1 byte", "16 bytes". */
 tmi_quoted tmi_count(uint64_t n, const char *noun);
+/* "92.4%", rounded down, so that only the whole is "100.0%". */
+tmi_quoted tmi_share(uint64_t part, uint64_t whole);
 
 /* The first few of many names, for an error message: "a", "b" and 3 more. Starts zeroed. */
 typedef struct tmi_list {

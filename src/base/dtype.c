@@ -79,6 +79,30 @@ int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
     return 1;
 }
 
+/* The dtypes that ggml has too and that are not blocks, by ggml's number; 0: none. */
+static const uint8_t ggml_plain[] = {
+    [0] = TENMAP_F32,  [1] = TENMAP_F16,  [24] = TENMAP_I8,  [25] = TENMAP_I16,
+    [26] = TENMAP_I32, [27] = TENMAP_I64, [28] = TENMAP_F64, [30] = TENMAP_BF16};
+enum { GGML_TO_BLOCKS = 62 }; /* a block dtype is ggml's number plus this */
+
+tenmap_dtype tenmap_dtype_from_ggml(uint32_t type) {
+    if (type < sizeof ggml_plain && ggml_plain[type])
+        return ggml_plain[type];
+    tenmap_dtype dtype = type <= UINT32_MAX - GGML_TO_BLOCKS ? type + GGML_TO_BLOCKS : 0;
+    return tmi_dtype_blocks(dtype) ? dtype : TENMAP_AS_STORED;
+}
+
+int tenmap_dtype_to_ggml(tenmap_dtype dtype, uint32_t *type) {
+    uint32_t found = tmi_dtype_blocks(dtype) ? dtype - GGML_TO_BLOCKS : 0;
+    while (found < sizeof ggml_plain && tenmap_dtype_from_ggml(found) != dtype)
+        found++;
+    if (dtype == TENMAP_AS_STORED || tenmap_dtype_from_ggml(found) != dtype)
+        return 0;
+    if (type)
+        *type = found;
+    return 1;
+}
+
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
     const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
     if (blocks) {

@@ -199,6 +199,19 @@ tmi_quoted tmi_count(uint64_t n, const char *noun) {
     return out;
 }
 
+/* Both shrink alike until the product fits, so that the share of huge files is right too. */
+tmi_quoted tmi_share(uint64_t part, uint64_t whole) {
+    enum { PER_MILLE = 1000 };
+    tmi_quoted out;
+    while (part > UINT64_MAX / PER_MILLE) {
+        part /= 2;
+        whole /= 2;
+    }
+    uint64_t share = whole ? part * PER_MILLE / whole : 0;
+    snprintf(out.text, sizeof out.text, "%llu.%llu%%", (ull)(share / 10), (ull)(share % 10));
+    return out;
+}
+
 void tmi_list_add(tmi_list *list, const char *name, size_t len) {
     enum { SHOWN_AT_MOST = 5, ROOM_FOR_THE_REST = 32 };
     list->count++;

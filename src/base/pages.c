@@ -13,6 +13,12 @@
 #ifdef __APPLE__
 #include <sys/random.h> /* getentropy */
 #endif
+#if defined(__linux__) && defined(__GLIBC__)
+#if __GLIBC__ == 2 && __GLIBC_MINOR__ < 25
+#include <sys/syscall.h>
+#define GETENTROPY_BY_SYSCALL
+#endif
+#endif
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -78,11 +84,23 @@ void tmi_pages_trim(void *pages, size_t *size, size_t used) {
         *size = kept;
 }
 
+/* At most 256 bytes; nonzero if the system has no random numbers. */
+static int fill_random(void *dst, size_t size) {
+#if !defined(GETENTROPY_BY_SYSCALL)
+    return getentropy(dst, size);
+#elif defined(SYS_getrandom)
+    return syscall(SYS_getrandom, dst, size, 0) == (long)size ? 0 : -1; /* Linux 3.17 */
+#else
+    (void)dst, (void)size;
+    return -1;
+#endif
+}
+
 /*
  * Uses the system's random numbers if it has them, otherwise ones derived from addresses and time.
  */
 void tmi_random(void *dst, size_t size) {
-    if (getentropy(dst, size) == 0)
+    if (fill_random(dst, size) == 0)
         return;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

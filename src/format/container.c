@@ -11,6 +11,15 @@ static const tmi_container *const containers[] = {
 
 enum { CONTAINERS = sizeof containers / sizeof containers[0] };
 
+/* Those that have names in folders, the preferred one first. */
+static const tmi_container *const in_folders[] = {
+    &tmi_safetensors,
+    &tmi_gguf,
+#ifdef TENMAP_TOY_CONTAINER
+    &tmi_toy_container,
+#endif
+};
+
 const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
                                       uint64_t limit) {
     for (size_t i = 0; i < CONTAINERS; i++)
@@ -24,13 +33,5 @@ const tmi_container *tmi_container_for_errors(void) {
 }
 
 const tmi_container *tmi_container_at(size_t i) {
-    for (size_t k = 0; k < CONTAINERS; k++) {
-        size_t before = 0;
-        for (size_t other = 0; containers[k]->folder && other < CONTAINERS; other++)
-            before += containers[other]->folder &&
-                      containers[other]->folder->preference < containers[k]->folder->preference;
-        if (containers[k]->folder && before == i)
-            return containers[k];
-    }
-    return NULL;
+    return i < sizeof in_folders / sizeof in_folders[0] ? in_folders[i] : NULL;
 }

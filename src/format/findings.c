@@ -84,7 +84,8 @@ void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32
                               .remedy = said->remedy,
                               .offset = said->offset,
                               .tensor = tensor,
-                              .message = said->message};
+                              .message = said->message,
+                              .count = 1};
     if (tmi_report_full(report, severity, code))
         return;
     report->counts[severity][code]++;
@@ -114,7 +115,8 @@ void tmi_report_end(tmi_report *report) {
             tenmap_finding finding = {.severity = severity,
                                       .code = code,
                                       .shard = TENMAP_NO_SHARD,
-                                      .message = said.message};
+                                      .message = said.message,
+                                      .count = more - MOST_OF_A_KIND};
             report->found(report->ctx, &finding);
         }
 }

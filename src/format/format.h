@@ -181,7 +181,8 @@ typedef struct tmi_header {
     size_t opaque_count, opaque_capacity;
     tmi_strided *strided; /* by position */
     size_t strided_count, strided_capacity;
-    tmi_block numbers; /* the texts of metadata values that are not strings in the file */
+    uint64_t declared_bytes; /* of all tensors that tmi_declare_strided saw */
+    tmi_block numbers;       /* the texts of metadata values that are not strings in the file */
     tmi_split split;
     uint64_t data_at; /* where tensor data may begin, counted from the model's first byte */
     bool reordered;   /* the header did not list the tensors in file order */
@@ -298,7 +299,8 @@ typedef struct tmi_storage {
  * set; tensors are declared in the order of header_position. If its elements lie one after the
  * other, it becomes a plain tensor; otherwise it gets TENMAP_TENSOR_COMPUTED. FORMAT if the dtype
  * has no whole bytes, or an element lies outside of the storage, or the storage outside of the
- * file; LIMIT if repeated axes make it larger than both 1 GiB and the file.
+ * file; LIMIT if repeated axes make it larger than both 1 GiB and the file, or all tensors so far
+ * are together larger than 16 GiB and 16 times the file.
  */
 tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, tenmap_tensor *t,
                                   const tmi_storage *storage, tenmap_error *error);
@@ -357,7 +359,6 @@ tenmap_status tmi_fail_header_limit(const tmi_header_reader *reader, uint64_t at
 
 /* By which names folder.c finds the files of a format. Lists end with NULL. */
 typedef struct tmi_folder_names {
-    unsigned preference;        /* files of the least number in a folder hide all others */
     const char *const *endings; /* of file names: ".safetensors" */
     bool has_index;             /* NAME.ENDING.index.json lists the files of a model */
     const char *const
@@ -410,8 +411,8 @@ const tmi_container *tmi_container_of(const unsigned char *start, size_t len, ui
 /* The container that explains what is wrong with a file that none recognizes. */
 const tmi_container *tmi_container_for_errors(void);
 /*
- * Containers number 0, 1, and so on, by their preference in folders, which differs between any two;
- * NULL behind the last.
+ * Containers number 0, 1, and so on, of those that have names in folders; NULL after the last. If a
+ * folder has files of several containers, only those of the first one count.
  */
 const tmi_container *tmi_container_at(size_t i);
 

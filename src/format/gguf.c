@@ -67,8 +67,7 @@ static tenmap_status find_gguf_text(tmi_header_reader *reader, tmi_header_text *
 static const char *const gguf_endings[] = {".gguf", NULL};
 /* A vision projector accompanies the model. */
 static const char *const gguf_last[] = {"mmproj", NULL};
-static const tmi_folder_names gguf_folder = {
-    .preference = 1, .endings = gguf_endings, .last = gguf_last};
+static const tmi_folder_names gguf_folder = {.endings = gguf_endings, .last = gguf_last};
 static const tmi_split_names gguf_split = {.ending = ".gguf",
                                            .number = "split.no",
                                            .count = "split.count",

@@ -196,23 +196,12 @@ static tenmap_status check_keys(gguf_parser *p) {
 
 /* Tensors. */
 
-/* The dtype of a GGUF tensor type; TENMAP_AS_STORED if there is no such type. */
-static tenmap_dtype dtype_of_type(uint32_t type) {
-    static const uint8_t plain[] = {
-        [0] = TENMAP_F32,  [1] = TENMAP_F16,  [24] = TENMAP_I8,  [25] = TENMAP_I16,
-        [26] = TENMAP_I32, [27] = TENMAP_I64, [28] = TENMAP_F64, [30] = TENMAP_BF16};
-    if (type < sizeof plain && plain[type])
-        return plain[type];
-    tenmap_dtype dtype = type <= UINT32_MAX - 62 ? type + 62 : 0;
-    return tmi_dtype_blocks(dtype) ? dtype : TENMAP_AS_STORED;
-}
-
 /* Computes the size from shape and type; *good is false if that fails. */
 static tenmap_status size_row(gguf_parser *p, tenmap_tensor *t, uint32_t type, bool *good) {
     uint64_t innermost = t->rank ? t->shape[t->rank - 1] : 1;
     *good = false;
     t->nelems = 1;
-    t->dtype = dtype_of_type(type);
+    t->dtype = tenmap_dtype_from_ggml(type);
     if (t->dtype == TENMAP_AS_STORED)
         return FAIL_ROW(p, ENTRY, t, "its type %u is unknown", (unsigned)type);
     for (uint32_t d = 0; d < t->rank; d++)
@@ -345,10 +334,10 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
     if (cut) {
         uint64_t wanted = last_end > UINT64_MAX - begins ? UINT64_MAX : begins + last_end;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, place->offset + size,
-                    "%s: truncated by %s: it has %llu bytes and should have %llu; tensor %s is the "
+                    "%s: truncated: %s is there, %llu of %llu bytes; tensor %s is the "
                     "first that is not complete: fetch the file again",
-                    tmi_quote_path(place->path).text, tmi_count(wanted - size, "byte").text,
-                    (ull)size, (ull)wanted, tmi_quote(cut->name, cut->name_len).text);
+                    tmi_quote_path(place->path).text, tmi_share(size, wanted).text, (ull)size,
+                    (ull)wanted, tmi_quote(cut->name, cut->name_len).text);
         (void)tmi_remedy(p->reader.error, TENMAP_REMEDY_FETCH_AGAIN, TENMAP_ERR_FORMAT);
         return report_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
     }

@@ -113,11 +113,12 @@ static void lint_tensor(const tmi_place *place, const tmi_header *header, size_t
                    tmi_dtypes[t->dtype].name);
     uint64_t begin = t->file_offset - place->offset - 8 - length;
     uint64_t data = place->size - 8 - length;
-    if (t->nbytes > 0 && (begin >= data || t->nbytes > data - begin))
+    uint64_t there = begin >= data ? 0 : data - begin;
+    if (t->nbytes > there)
         TMI_REPORT(r, INCOMPLETE, place->shard, end, t->name,
-                   "%s: tensor %s: only %llu of its %llu bytes are in the file",
+                   "%s: tensor %s: only %s of it is in the file, %llu of %llu bytes",
                    tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
-                   (ull)(begin >= data ? 0 : data - begin), (ull)t->nbytes);
+                   tmi_share(there, t->nbytes).text, (ull)there, (ull)t->nbytes);
 }
 
 /* The reference libraries record which framework wrote a file; some loaders require it. */

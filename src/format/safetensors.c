@@ -88,7 +88,7 @@ static const char *const safetensors_first[] = {
     "model.safetensors", "model.safetensors.index.json", "diffusion_pytorch_model.safetensors",
     "diffusion_pytorch_model.safetensors.index.json", NULL};
 static const tmi_folder_names safetensors_folder = {
-    .preference = 0, .endings = safetensors_endings, .has_index = true, .first = safetensors_first};
+    .endings = safetensors_endings, .has_index = true, .first = safetensors_first};
 
 const tmi_container tmi_safetensors = {.name = "safetensors",
                                        .recognize = is_plausible,

@@ -514,14 +514,14 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
     if (last_end > data_size) {
         const tenmap_tensor *t = p->tensors;
         uint64_t missing = last_end - data_size, size = p->place->size;
+        uint64_t wanted = size > UINT64_MAX - missing ? UINT64_MAX : size + missing;
         while (t->file_offset + t->nbytes - file_position(p, p->json.end) <= data_size)
             t++;
         tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, p->place->offset + p->place->size,
-                    "%s: truncated by %s: it has %llu bytes and should have %llu; "
+                    "%s: truncated: %s is there, %llu of %llu bytes; "
                     "tensor %s is the first that is not complete: fetch the file again",
-                    tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
-                    (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
-                    tmi_quote(t->name, t->name_len).text);
+                    tmi_quote_path(p->place->path).text, tmi_share(size, wanted).text, (ull)size,
+                    (ull)wanted, tmi_quote(t->name, t->name_len).text);
         (void)tmi_remedy(p->error, TENMAP_REMEDY_FETCH_AGAIN, TENMAP_ERR_FORMAT);
         return report_broken_rule(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
     }

@@ -1,8 +1,11 @@
 /* Checks tensors that a container declares as seeing a storage with strides. */
 #include "format.h"
 
-/* Repeated axes make a tensor of any size from a file of any size. */
-enum { MOST_REPEATED = 1 << 30 };
+/*
+ * Repeated axes make a tensor of any size from a file of any size, and tensors that see the same
+ * storage make a model of any size.
+ */
+enum { MOST_REPEATED = 1 << 30, MOST_TOGETHER = 16 /* times that, or times the file */ };
 
 #define FAIL_STRIDED(status, format, ...)                                                          \
     tmi_fail_at(error, status, place->shard, place->offset + storage->at,                          \
@@ -75,6 +78,23 @@ static tenmap_status check_storage(const tmi_place *place, const tenmap_tensor *
     return TENMAP_OK;
 }
 
+/*
+ * Counts what all tensors of the header take together. The sum fits, since the limits of one tensor
+ * and of those before it are far below 2^63.
+ */
+static tenmap_status count_together(tmi_header *header, const tmi_place *place,
+                                    const tenmap_tensor *t, const tmi_storage *storage,
+                                    tenmap_error *error) {
+    header->declared_bytes += t->nbytes;
+    uint64_t least = header->declared_bytes / MOST_TOGETHER;
+    if (least <= MOST_REPEATED || least <= place->size)
+        return TENMAP_OK;
+    return FAIL_STRIDED(TENMAP_ERR_LIMIT,
+                        "the tensors up to this one repeat elements up to %llu bytes together; the "
+                        "limit is 16 GiB, or 16 times the size of the file, %llu",
+                        (ull)header->declared_bytes, (ull)place->size);
+}
+
 tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, tenmap_tensor *t,
                                   const tmi_storage *storage, tenmap_error *error) {
     size_t width = tmi_dtype_width(t->dtype);
@@ -86,6 +106,8 @@ tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, te
     tenmap_status status = measure_strides(place, t, storage, &last, error);
     if (status == TENMAP_OK)
         status = check_storage(place, t, storage, last, error);
+    if (status == TENMAP_OK)
+        status = count_together(header, place, t, storage, error);
     if (status != TENMAP_OK)
         return status;
     uint64_t within = storage->at + storage->offset * width;

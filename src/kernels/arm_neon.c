@@ -7,6 +7,7 @@
  */
 #include "blocks.h"
 #include "kernels.h"
+#include "xxh3_blocks.h"
 
 #if TMI_NEON
 
@@ -496,6 +497,7 @@ const tmi_kernels tmi_kernels_neon = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_neon_unpack_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_neon_unpack_mxfp4,
         },
+    .xxh3_blocks = tmi_neon_xxh3_blocks,
     .times = tmi_neon_group_times,
     .minus = tmi_neon_group_minus,
     .plus = tmi_neon_group_plus,

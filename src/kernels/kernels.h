@@ -140,6 +140,9 @@ typedef void tmi_transpose(tmi_lines to, tmi_const_lines from, size_t rows, size
 /* Unpacks `count` 4-bit codes, the low half of a byte first, and subtracts `bias` from each. */
 typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias);
 
+/* Adds whole blocks of 1024 bytes, at any alignment, to the sums of XXH3 (xxh3_blocks.h). */
+typedef void tmi_xxh3_blocks(uint64_t sums[8], const unsigned char *bytes, size_t blocks);
+
 /*
  * The kernels of one instruction set. cpu.c fills entries that are NULL from the next lower
  * instruction set that has them, and plain C is the lowest. So a table may have as few kernels as
@@ -173,6 +176,7 @@ typedef struct tmi_kernels {
     tmi_split_columns *split_columns;
     tmi_scale_by_powers *scale_by_powers;     /* if NULL, other code computes such values */
     tmi_transpose *transpose16, *transpose32; /* elements of 2 and of 4 bytes */
+    tmi_xxh3_blocks *xxh3_blocks;
 } tmi_kernels;
 
 /* group_ops.c: plain C. */

@@ -111,7 +111,7 @@ bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes,
     spread->squares = sum_of(square, -product_of(sum, off));
     if (spread->squares < 0)
         spread->squares = 0;
-    return square <= MOST_LOSS * spread->squares;
+    return square <= (double)MOST_LOSS * spread->squares;
 }
 
 /* Raises the scale to match a part with larger values, beside which anything lost is invisible. */

@@ -6,6 +6,7 @@
  */
 #include "blocks.h"
 #include "kernels.h"
+#include "xxh3_blocks.h"
 
 #include <string.h>
 
@@ -356,6 +357,7 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_U64] = plain_u64_to_odd,
             [TENMAP_F64] = plain_f64_to_odd,
         },
+    .xxh3_blocks = tmi_scalar_xxh3_blocks,
     .times = tmi_group_times,
     .minus = tmi_group_minus,
     .plus = tmi_group_plus,

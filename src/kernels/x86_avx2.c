@@ -1,6 +1,7 @@
 /* The table of AVX2 kernels, and the copy with non-temporal stores. */
 #include "blocks.h"
 #include "x86_avx2.h"
+#include "xxh3_blocks.h"
 
 #if TMI_AVX2
 
@@ -137,6 +138,7 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_avx2_nt_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_avx2_nt_mxfp4,
         },
+    .xxh3_blocks = tmi_avx2_xxh3_blocks,
     .times = tmi_avx2_group_times,
     .minus = tmi_avx2_group_minus,
     .plus = tmi_avx2_group_plus,

@@ -16,9 +16,10 @@ typedef struct fused_table {
 
 AVX2_INLINE fused_table group_table(const tmi_fused_run *run, size_t g, avx2_form form) {
     fused_table t;
-    fused_scale by = {.zeros = run->zeros != NULL, .added = run->added};
-    by.scale = _mm256_broadcast_ss(run->scales + g);
-    by.zero = by.zeros ? _mm256_broadcast_ss(run->zeros + g) : by.scale;
+    const bool zeros = run->zeros != NULL;
+    const __m256 scale = _mm256_broadcast_ss(run->scales + g);
+    const __m256 zero = zeros ? _mm256_broadcast_ss(run->zeros + g) : scale;
+    const fused_scale by = {scale, zero, zeros, run->added};
     t.low = fused_apply_scale(_mm256_loadu_ps(run->table), by);
     t.high = fused_apply_scale(_mm256_loadu_ps(run->table + 8), by);
     if (form.as == TENMAP_F32)

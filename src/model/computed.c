@@ -12,7 +12,9 @@
 typedef struct maker_location {
     const char *why; /* for error messages */
     bool gives_values;
+    /* The i-th part, and what it is: TENMAP_PART_*, 0 past the end. */
     const tenmap_tensor *(*part)(const tmi_computed *c, uint32_t i);
+    uint32_t (*role)(const tmi_computed *c, uint32_t i);
     /* As tmi_stored_extent and tmi_stored_distance. */
     void (*extent)(const tenmap_tensor *t, const tmi_computed *c, uint64_t first, uint64_t last,
                    uint64_t *begin, uint64_t *end);
@@ -21,12 +23,36 @@ typedef struct maker_location {
 
 /* Quantized weights. */
 
+/* Which of the weight's parts the i-th is; TMI_PART_COUNT past the end. */
+static unsigned quant_part_number(const tmi_quant_weight *w, uint32_t i) {
+    unsigned number = 0;
+    while (number < TMI_PART_COUNT && (!w->parts[number] || i-- != 0))
+        number++;
+    return number;
+}
+
 static const tenmap_tensor *quant_part(const tmi_computed *c, uint32_t i) {
     const tmi_quant_weight *w = tmi_quant_weight_of(c);
-    for (unsigned role = 0; role < TMI_PART_COUNT; role++)
-        if (w->parts[role] && i-- == 0)
-            return w->parts[role];
-    return NULL;
+    unsigned number = quant_part_number(w, i);
+    return number < TMI_PART_COUNT ? w->parts[number] : NULL;
+}
+
+static uint32_t quant_role(const tmi_computed *c, uint32_t i) {
+    static const uint8_t roles[TMI_PART_COUNT + 1] = {
+        [TMI_PART_VALUES] = TENMAP_PART_VALUES,
+        [TMI_PART_SCALES] = TENMAP_PART_SCALES,
+        [TMI_PART_ZEROS] = TENMAP_PART_ZEROS,
+        [TMI_PART_GLOBAL_SCALE] = TENMAP_PART_GLOBAL_SCALE,
+        [TMI_PART_GROUP_INDEX] = TENMAP_PART_GROUP_INDEX,
+        [TMI_PART_TABLE] = TENMAP_PART_TABLE,
+        [TMI_PART_NESTED_SCALES] = TENMAP_PART_NESTED_SCALES,
+        [TMI_PART_NESTED_TABLE] = TENMAP_PART_NESTED_TABLE,
+        [TMI_PART_SHAPE] = TENMAP_PART_OTHER,
+        [TMI_PART_ANNOTATION] = TENMAP_PART_OTHER};
+    const tmi_quant_weight *w = tmi_quant_weight_of(c);
+    unsigned number = quant_part_number(w, i);
+    bool added = number == TMI_PART_ZEROS && w->layout.zeros == TMI_ZEROS_ADDED;
+    return added ? TENMAP_PART_BIASES : roles[number];
 }
 
 /*
@@ -58,6 +84,11 @@ static uint64_t quant_distance(const tenmap_tensor *t, const tmi_computed *c, ui
 
 static const tenmap_tensor *strided_part(const tmi_computed *c, uint32_t i) {
     return i == 0 ? &tmi_strided_of(c)->storage : NULL;
+}
+
+static uint32_t strided_role(const tmi_computed *c, uint32_t i) {
+    (void)c;
+    return i == 0 ? TENMAP_PART_VALUES : 0;
 }
 
 /*
@@ -92,10 +123,10 @@ static uint64_t strided_distance(const tenmap_tensor *t, const tmi_computed *c, 
 }
 
 static const maker_location locations[TMI_MAKER_COUNT] = {
-    [TMI_MAKER_DEQUANTIZE] = {"it is dequantized from parts", true, quant_part, quant_extent,
-                              quant_distance},
+    [TMI_MAKER_DEQUANTIZE] = {"it is dequantized from parts", true, quant_part, quant_role,
+                              quant_extent, quant_distance},
     [TMI_MAKER_STRIDED] = {"its elements do not lie one after the other", false, strided_part,
-                           strided_extent, strided_distance}};
+                           strided_role, strided_extent, strided_distance}};
 
 const char *tmi_why_computed(const tmi_computed *c) {
     return locations[c->maker].why;
@@ -145,6 +176,11 @@ const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *t) {
 const tenmap_tensor *tenmap_part_at(const tenmap_tensor *t, uint32_t i) {
     const tmi_computed *c = t ? tmi_computed_of(t) : NULL;
     return c ? locations[c->maker].part(c, i) : NULL;
+}
+
+uint32_t tenmap_part_role(const tenmap_tensor *t, uint32_t i) {
+    const tmi_computed *c = t ? tmi_computed_of(t) : NULL;
+    return c ? locations[c->maker].role(c, i) : 0;
 }
 
 /* Strided tensors of containers. */

@@ -239,11 +239,10 @@ static int by_member(const void *a, const void *b) {
 static void prefer_container(candidates *list) {
     const tmi_container *best = NULL;
     size_t kept = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const tmi_container *c = list->items[i].container;
-        if (!best || c->folder->preference < best->folder->preference)
-            best = c;
-    }
+    for (size_t i = 0; !best && tmi_container_at(i); i++)
+        for (size_t k = 0; !best && k < list->count; k++)
+            if (list->items[k].container == tmi_container_at(i))
+                best = tmi_container_at(i);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].container == best)
             list->items[kept++] = list->items[i];

@@ -25,6 +25,12 @@ static tenmap_status copy_io(const tenmap_io *given, tenmap_io *out, tenmap_erro
     return status;
 }
 
+static tenmap_status fail_private(tenmap_error *error) {
+    return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                    "TENMAP_OPEN_PRIVATE needs a mapped file: it does not work with "
+                    "TENMAP_BACKEND_READ, options.io and tenmap_open_memory");
+}
+
 static tenmap_status init_open_options(const tenmap_options *given, tenmap_options *out,
                                        tenmap_error *error) {
     static const tmi_options_kind kind = {
@@ -35,8 +41,8 @@ static tenmap_status init_open_options(const tenmap_options *given, tenmap_optio
         offsetof(tenmap_options, flags),
         TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_DEQUANTIZE |
             TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES | TENMAP_OPEN_INDEX_ONLY |
-            TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES | TENMAP_OPEN_UNKNOWN_DTYPES |
-            TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
+            TENMAP_OPEN_PRIVATE | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
+            TENMAP_OPEN_UNKNOWN_DTYPES | TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
         offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_copy(&kind, given, out, error);
     if (status != TENMAP_OK)
@@ -44,6 +50,8 @@ static tenmap_status init_open_options(const tenmap_options *given, tenmap_optio
     if (out->backend > TENMAP_BACKEND_READ)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is not a backend",
                         (unsigned)out->backend);
+    if (out->flags & TENMAP_OPEN_PRIVATE && (out->backend != TENMAP_BACKEND_MAP || out->io))
+        return fail_private(error);
     return TENMAP_OK;
 }
 
@@ -372,6 +380,8 @@ tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_op
         return status;
     if (status == TENMAP_OK)
         status = refuse_io(&options, error);
+    if (status == TENMAP_OK && options.flags & TENMAP_OPEN_PRIVATE)
+        status = fail_private(error);
     if (status == TENMAP_OK && !bytes)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");
     if (status == TENMAP_OK) {

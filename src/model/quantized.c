@@ -69,6 +69,7 @@ static void complete_scheme(tmi_quant_weight *c, const tmi_quantized_config *con
     bool usual = scales == TENMAP_F32 || scales == TENMAP_F16 || scales == TENMAP_BF16;
     if (c->dtype == TENMAP_AS_STORED)
         c->dtype = config->dtype != TENMAP_AS_STORED ? config->dtype : usual ? scales : TENMAP_BF16;
+    tmi_packing_describe(c);
 }
 
 /* Marks the parts as owned. A stored tensor may belong to only one weight. */

@@ -89,15 +89,19 @@ typedef struct tmi_quant_weight {
     const tenmap_tensor *parts[TMI_PART_COUNT]; /* NULL if the scheme has none */
     tenmap_dtype dtype;
     uint32_t rank;
-    const uint64_t *shape; /* the weight's: that of a part, or from tmi_shape_room */
-    const char *name;      /* set when the search is over */
-    size_t cut;            /* bytes to remove from the end of the values part's name, */
-    const char *ending;    /* and the text to append instead */
+    const uint64_t *shape;  /* the weight's: that of a part, or from tmi_shape_room */
+    const char *name;       /* set when the search is over */
+    size_t cut;             /* bytes to remove from the end of the values part's name, */
+    const char *ending;     /* and the text to append instead */
+    tenmap_packing packing; /* the layout as callers see it; bits 0: not packed codes */
 } tmi_quant_weight;
 
 static inline const tmi_quant_weight *tmi_quant_weight_of(const tmi_computed *computed) {
     return (const tmi_quant_weight *)(const void *)computed;
 }
+
+/* packing.c: fills c->packing from the layout and the parts. */
+void tmi_packing_describe(tmi_quant_weight *c);
 
 /* quantized_config.c: reads the quantization settings from config.json. */
 

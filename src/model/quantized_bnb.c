@@ -59,7 +59,7 @@ static bool decimal(tmi_text text, double *value) {
         bool down = take_one_of(text, &at, '-', '+') && text.bytes[at - 1] == '-';
         if (!take_digits(text, &at, &power))
             return false;
-        int steps = power < MOST_POWER ? (int)power : MOST_POWER;
+        int steps = power < (double)MOST_POWER ? (int)power : MOST_POWER;
         exponent += down ? -steps : steps;
     }
     for (int n = exponent < 0 ? -exponent : exponent; n > 0 && scale < 1e300; n--)

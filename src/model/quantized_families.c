@@ -26,14 +26,17 @@ enum {
     NOT_TOLD
 };
 
+/* Room for the end of a name. */
+enum { CODES_ROOM = 16 };
+
 typedef struct quant_family {
     const char *name;
-    const char *codes;    /* how their name ends; the other parts share the rest of it */
-    uint8_t dtypes;       /* of the codes */
-    uint8_t values;       /* ONE_EACH, ... */
-    bool dequantizes;     /* one of the finders above has its rules */
-    const char *marks[5]; /* one of these beside the codes identifies the family */
-    const char *more[5];  /* parts that belong to it but do not identify it */
+    char codes[CODES_ROOM]; /* how their name ends; the other parts share the rest of it */
+    uint8_t dtypes;         /* of the codes */
+    uint8_t values;         /* ONE_EACH, ... */
+    bool dequantizes;       /* one of the finders above has its rules */
+    const char *marks[5];   /* one of these beside the codes identifies the family */
+    const char *more[5];    /* parts that belong to it but do not identify it */
 } quant_family;
 
 /* The first match counts. */
@@ -106,9 +109,16 @@ static const quant_family families[] = {
     {"NVFP4 of GGUF", ".weight", BLOCKS, ONE_EACH, true, {".scale"}, {".input_scale"}},
     {"scaled",
      "weight",
-     NARROW | WORDS,
+     NARROW,
      ONE_EACH,
      true,
+     {"scale", "scales"},
+     {"zero", "zeros", "zero_point", "biases"}},
+    {"scaled",
+     "weight",
+     WORDS,
+     ONE_EACH,
+     false,
      {"scale", "scales"},
      {"zero", "zeros", "zero_point", "biases"}},
 };
@@ -218,7 +228,7 @@ static uint64_t values_by_shape(const tenmap_tensor *shape) {
     size_t width = tmi_dtype_width(shape->dtype);
     uint64_t values = 1;
     if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems == 0 ||
-        shape->nbytes > MOST_BYTES)
+        shape->nbytes > MOST_BYTES || tmi_computed_of(shape))
         return 0;
     if (shape->data)
         memcpy(bytes, shape->data, (size_t)shape->nbytes);
@@ -275,8 +285,7 @@ bool tmi_stored_in_parts(const tenmap_model *model, const char *name, size_t len
     size_t kept = len - (sizeof weight - 1);
     bool is_weight =
         len >= sizeof weight - 1 && memcmp(name + kept, weight, sizeof weight - 1) == 0;
-    enum { LONGEST_CODES = 16 };
-    char *room = tmi_calloc(len + LONGEST_CODES, 1);
+    char *room = tmi_calloc(len + CODES_ROOM, 1);
     bool found = false;
     for (size_t i = 0; room && !found && i < FAMILIES; i++) {
         size_t more = strlen(families[i].codes);

@@ -1,6 +1,6 @@
 /*
- * tenmap_advise, tenmap_resident and tenmap_cached: control and query which bytes of a model are in
- * memory.
+ * tenmap_advise, tenmap_resident, tenmap_cached, and the same for ranges: control and query which
+ * bytes of a model are in memory.
  */
 #include "computed.h"
 
@@ -82,6 +82,30 @@ static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
         for (uint32_t part = 0; part < tmi_stored_spans(tensors[i]); part++)
             list->spans[used++] = tmi_stored_span(tensors[i], part);
     merge_spans(list);
+    return TENMAP_OK;
+}
+
+/* Takes some bytes of one tensor. Nothing needs to be freed. */
+static tenmap_status collect_range(span_list *list, const tenmap_tensor *t, uint64_t first,
+                                   uint64_t bytes, tenmap_error *error) {
+    *list = (span_list){.spans = &list->one};
+    if (!t)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the tensor is NULL");
+    const tmi_computed *computed = tmi_computed_of(t);
+    if (computed)
+        return tmi_remedy(
+            error, TENMAP_REMEDY_PARTS,
+            TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                            "%s (%s), so it has no bytes of its own (tenmap_part_at gives them)",
+                            tmi_why_computed(computed), computed->scheme.name));
+    if (first > t->nbytes || bytes > t->nbytes - first)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
+                               "it has %llu bytes; %llu bytes from %llu on are out of range",
+                               (ull)t->nbytes, (ull)bytes, (ull)first);
+    list->one = tmi_stored_span(t, 0);
+    list->one.begin += first;
+    list->one.end = list->one.begin + bytes;
+    list->count = bytes > 0;
     return TENMAP_OK;
 }
 
@@ -179,10 +203,15 @@ static tenmap_status advise_prefetch(const tenmap_model *model, tmi_span span,
     return tmi_next_mapped(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
 }
 
-/* Detached chunks are not released: their bytes would be lost. */
+/*
+ * Detached chunks and private mappings are not released: their bytes, or what was written to them,
+ * would be lost.
+ */
 static tenmap_status advise_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span), run;
     int failed = 0;
+    if (span.shard->bytes.file.copy_on_write)
+        return TENMAP_OK;
     tmi_prefetch_drop(model, span);
     while (!failed && pages.begin < pages.end && tmi_next_mapped(&pages, &run))
         failed = tmi_map_release(&pages.shard->bytes.file, run.begin, run.end);
@@ -242,24 +271,50 @@ static advice_act *const advice_acts[] = {[TENMAP_ADVISE_POPULATE] = advise_popu
                                           [TENMAP_ADVISE_LOCK] = advise_lock,
                                           [TENMAP_ADVISE_UNLOCK] = advise_unlock};
 
+/* NULL, with an error, if the advice is not known. */
+static advice_act *find_act(uint32_t advice, tenmap_error *error) {
+    advice_act *act =
+        advice < sizeof advice_acts / sizeof advice_acts[0] ? advice_acts[advice] : NULL;
+    if (!act)
+        (void)tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                       "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
+                       (unsigned)advice);
+    return act;
+}
+
+static tenmap_status advise_spans(const tenmap_model *model, const span_list *list, advice_act *act,
+                                  tenmap_error *error) {
+    tmi_rwlock *advice_lock = &((tenmap_model *)(uintptr_t)model)->advice;
+    tenmap_status status = TENMAP_OK;
+    tmi_rwlock_read(advice_lock);
+    for (size_t i = 0; status == TENMAP_OK && i < list->count; i++)
+        if (list->spans[i].shard->bytes.file.map) /* otherwise the library maps nothing of it */
+            status = act(model, list->spans[i], error);
+    tmi_rwlock_read_end(advice_lock);
+    return status;
+}
+
 static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *const *tensors,
                             size_t count, uint32_t advice, tenmap_error *error) {
     span_list list;
-    if (advice == 0 || advice >= sizeof advice_acts / sizeof advice_acts[0])
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
-                        (unsigned)advice);
+    advice_act *act = find_act(advice, error);
+    if (!act)
+        return TENMAP_ERR_ARGUMENT;
     tenmap_status status = collect_spans(&list, model, tensors, count, error);
-    tmi_rwlock *advice_lock = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
-    if (advice_lock)
-        tmi_rwlock_read(advice_lock);
-    for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
-        if (list.spans[i].shard->bytes.file.map) /* otherwise the library maps nothing of it */
-            status = advice_acts[advice](model, list.spans[i], error);
-    if (advice_lock)
-        tmi_rwlock_read_end(advice_lock);
+    if (status == TENMAP_OK)
+        status = advise_spans(model, &list, act, error);
     free_spans(&list);
     return status;
+}
+
+tenmap_status tenmap_advise_range(const tenmap_tensor *tensor, uint64_t first_byte, uint64_t bytes,
+                                  uint32_t advice, tenmap_error *error) {
+    span_list list;
+    advice_act *act = find_act(advice, error);
+    if (!act)
+        return TENMAP_ERR_ARGUMENT;
+    tenmap_status status = collect_range(&list, tensor, first_byte, bytes, error);
+    return status == TENMAP_OK ? advise_spans(tensor->model, &list, act, error) : status;
 }
 
 tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_tensor *tensor, uint32_t advice,
@@ -282,8 +337,12 @@ tenmap_status tenmap_advise_list(const tenmap_model *model, const tenmap_tensor 
                                : advise(model, count ? tensors : none, count, advice, error);
 }
 
-/* Counts the bytes of a span that are resident or cached. Returns 0 or an errno. */
-typedef int span_question(tmi_span span, uint64_t *bytes);
+/* A question about the bytes of spans: how many are mapped, or in the page cache. */
+typedef struct span_question {
+    const char *what; /* for error messages */
+    /* Counts the bytes of a span. Returns 0 or an errno. */
+    int (*count)(tmi_span span, uint64_t *bytes);
+} span_question;
 
 static int ask_resident(tmi_span span, uint64_t *bytes) {
     const tenmap_shard *view = &span.shard->view;
@@ -310,39 +369,69 @@ static int ask_cached(tmi_span span, uint64_t *bytes) {
     return failed;
 }
 
-static tenmap_status ask(span_question *question, const char *what, const tenmap_model *model,
-                         const tenmap_tensor *const *tensors, uint64_t *bytes,
-                         tenmap_error *error) {
-    span_list list;
-    if (!bytes)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address for the answer (bytes) is NULL");
-    tenmap_status status = collect_spans(&list, model, tensors, 1, error);
+static const span_question which_resident = {"which pages a process has mapped", ask_resident};
+static const span_question which_cached = {"which pages of a file are in memory", ask_cached};
+
+static tenmap_status ask_spans(const span_question *question, const tenmap_model *model,
+                               const span_list *list, uint64_t *bytes, tenmap_error *error) {
     uint64_t sum = 0, part = 0;
-    for (size_t i = 0; status == TENMAP_OK && i < list.count; i++) {
-        int failed = question(list.spans[i], &part);
+    for (size_t i = 0; i < list->count; i++) {
+        int failed = question->count(list->spans[i], &part);
         if (failed == ENOTSUP)
-            status =
-                tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
-                         "this system does not tell %s (on Linux, /proc must be mounted)", what);
-        else if (failed)
-            status = tmi_fail_os(error, failed, "%s: cannot find out %s",
-                                 subject_at(model, &list.spans[i], 0).text, what);
+            return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                            "this system does not tell %s (on Linux, /proc must be mounted)",
+                            question->what);
+        if (failed)
+            return tmi_fail_os(error, failed, "%s: cannot find out %s",
+                               subject_at(model, &list->spans[i], 0).text, question->what);
         sum += part;
     }
-    free_spans(&list);
+    *bytes = sum;
+    return TENMAP_OK;
+}
+
+static tenmap_status fail_no_answer(tenmap_error *error) {
+    return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address for the answer (bytes) is NULL");
+}
+
+static tenmap_status ask(const span_question *question, const tenmap_model *model,
+                         const tenmap_tensor *tensor, uint64_t *bytes, tenmap_error *error) {
+    span_list list;
+    if (!bytes)
+        return fail_no_answer(error);
+    tenmap_status status = collect_spans(&list, model, tensor ? &tensor : NULL, 1, error);
     if (status == TENMAP_OK)
-        *bytes = sum;
+        status = ask_spans(question, model, &list, bytes, error);
+    free_spans(&list);
     return status;
 }
 
 tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
                               uint64_t *bytes, tenmap_error *error) {
-    return ask(ask_resident, "which pages a process has mapped", model, tensor ? &tensor : NULL,
-               bytes, error);
+    return ask(&which_resident, model, tensor, bytes, error);
 }
 
 tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor, uint64_t *bytes,
                             tenmap_error *error) {
-    return ask(ask_cached, "which pages of a file are in memory", model, tensor ? &tensor : NULL,
-               bytes, error);
+    return ask(&which_cached, model, tensor, bytes, error);
+}
+
+tenmap_status tenmap_resident_range(const tenmap_tensor *tensor, uint64_t first_byte,
+                                    uint64_t bytes, uint64_t *resident, tenmap_error *error) {
+    span_list list;
+    if (!resident)
+        return fail_no_answer(error);
+    tenmap_status status = collect_range(&list, tensor, first_byte, bytes, error);
+    return status == TENMAP_OK ? ask_spans(&which_resident, tensor->model, &list, resident, error)
+                               : status;
+}
+
+tenmap_status tenmap_cached_range(const tenmap_tensor *tensor, uint64_t first_byte, uint64_t bytes,
+                                  uint64_t *cached, tenmap_error *error) {
+    span_list list;
+    if (!cached)
+        return fail_no_answer(error);
+    tenmap_status status = collect_range(&list, tensor, first_byte, bytes, error);
+    return status == TENMAP_OK ? ask_spans(&which_cached, tensor->model, &list, cached, error)
+                               : status;
 }

@@ -249,6 +249,7 @@ static tenmap_status parse_once(header_attempt *a, tenmap_error *error) {
         return status;
     }
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
+        shard->bytes.file.copy_on_write = options->flags & TENMAP_OPEN_PRIVATE;
         int failed =
             tmi_file_map(&shard->bytes.file, options->offset, shard->size, &a->place->base);
         if (failed) {

@@ -29,6 +29,9 @@
 #if defined(__linux__) && !defined(MADV_POPULATE_READ)
 #define MADV_POPULATE_READ 22 /* Linux 5.14; older kernels return EINVAL */
 #endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
 #ifdef __APPLE__
 #define ST_MTIME st_mtimespec
 #define ST_CTIME st_ctimespec
@@ -133,7 +136,10 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
     if (size > SIZE_MAX - before || size + before > PTRDIFF_MAX)
         return ENOMEM;
     size_t length = (size_t)(size + before);
-    void *map = mmap(NULL, length, PROT_READ, MAP_SHARED, file->fd, (off_t)(offset - before));
+    /* Without NORESERVE, the system may refuse a private mapping larger than its memory. */
+    int access = file->copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
+    int kind = file->copy_on_write ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+    void *map = mmap(NULL, length, access, kind, file->fd, (off_t)(offset - before));
     if (map == MAP_FAILED)
         return errno;
     file->map = map;
@@ -331,11 +337,12 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
     *bytes = 0;
     if (file->memory || begin == end)
         return 0;
-    if (file->map)
+    if (file->map && !file->copy_on_write) /* pages that were written are not the file's */
         return count_cached(file->map, file->map_offset, begin, end, bytes);
     tmi_file mapped = *file; /* mincore needs a mapping; making one touches no pages */
     const unsigned char *base;
     mapped.map = NULL;
+    mapped.copy_on_write = false;
     int failed = tmi_file_map(&mapped, begin, end - begin, &base);
     if (failed)
         return failed;

@@ -255,11 +255,12 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
     uint64_t before = offset % system.dwAllocationGranularity, start = offset - before;
     if (size > SIZE_MAX - before || size + before > PTRDIFF_MAX)
         return ENOMEM;
-    HANDLE section = CreateFileMappingW(tmi_handle_of(file->fd), NULL, PAGE_READONLY, 0, 0, NULL);
+    DWORD protection = file->copy_on_write ? PAGE_WRITECOPY : PAGE_READONLY;
+    HANDLE section = CreateFileMappingW(tmi_handle_of(file->fd), NULL, protection, 0, 0, NULL);
     if (!section)
         return tmi_errno_of(GetLastError());
-    void *view = MapViewOfFile(section, FILE_MAP_READ, (DWORD)(start >> 32), (DWORD)start,
-                               (SIZE_T)(size + before));
+    void *view = MapViewOfFile(section, file->copy_on_write ? FILE_MAP_COPY : FILE_MAP_READ,
+                               (DWORD)(start >> 32), (DWORD)start, (SIZE_T)(size + before));
     int failed = view ? 0 : tmi_errno_of(GetLastError());
     CloseHandle(section); /* the view keeps it alive */
     if (failed)

@@ -23,6 +23,7 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #endif
 
@@ -213,7 +214,7 @@ static mode_t new_file_mode(int fd, const struct stat *old, int list) {
     /*
      * Members of the old group are now "others", and members of the new group were "others" before.
      */
-    return (mode & 0700) | both << 3 | both;
+    return (mode_t)((mode & 0700) | both << 3 | both);
 }
 
 /*
@@ -427,6 +428,24 @@ int tmi_fd_sync(int fd) {
     while (failed == EINTR);
     return failed ? failed : close_duplicate(fd);
 }
+
+#if defined(__linux__) && defined(__GLIBC__)
+#if __GLIBC__ == 2 && __GLIBC_MINOR__ < 27
+/* Older C libraries lack the function, and kernels before 4.5 the call. */
+static ssize_t old_copy_file_range(int from, off_t *in, int to, off_t *out, size_t size,
+                                   unsigned flags) {
+#ifdef SYS_copy_file_range
+    _Static_assert(sizeof(off_t) == sizeof(int64_t), "the kernel takes offsets of 64 bits");
+    return (ssize_t)syscall(SYS_copy_file_range, from, in, to, out, size, flags);
+#else
+    (void)from, (void)in, (void)to, (void)out, (void)size, (void)flags;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+#define copy_file_range old_copy_file_range
+#endif
+#endif
 
 int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
     *done = 0;

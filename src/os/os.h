@@ -26,7 +26,8 @@ typedef struct tmi_file {
      */
     int64_t mtime[2];
     int64_t ctime[2];
-    void *map; /* the mapping made by tmi_file_map, or NULL */
+    bool copy_on_write; /* tmi_file_map makes a private, writable mapping */
+    void *map;          /* the mapping made by tmi_file_map, or NULL */
     size_t map_size;
     uint64_t map_offset; /* file offset of the mapping, a multiple of the page size */
 } tmi_file;
@@ -55,7 +56,10 @@ void tmi_file_close(tmi_file *file);
 int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got);
 /* Reads once, as much as the system returns; *got is 0 at the end of the file. */
 int tmi_fd_read(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
-/* Maps [offset, offset+size) read-only; *base is the address of the byte at offset. */
+/*
+ * Maps [offset, offset+size), read-only unless file->copy_on_write; *base is the address of the
+ * byte at offset.
+ */
 int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
 
 /*

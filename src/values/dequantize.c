@@ -364,6 +364,8 @@ static void end_dequantize(void *state) {
 static tenmap_status run_dequantize(void *state, const tmi_transfer *x, const tmi_window *w,
                                     uint64_t first, uint64_t count, tenmap_error *error) {
     tmi_dequantizer *s = state;
+    uint64_t begin;
+    tmi_transfer_extent(x, first, count, &begin, &s->values_end);
     tenmap_status status = switch_tensor(s, x, w, error);
     return status == TENMAP_OK ? tmi_value_rows_run(&s->out, x, first, count, error) : status;
 }

@@ -29,7 +29,8 @@ typedef struct tmi_dequantizer {
     tmi_table_cache tables;
     float table[16], nested_table[256];
     float global_scale;
-    bool reading;             /* parts are read, even those that are in memory */
+    bool reading;        /* parts are read, even those that are in memory */
+    uint64_t values_end; /* the run that was begun last needs no code at or after this offset */
     uint64_t global_scale_of; /* the element of the global scale part that `global_scale` is */
     uint32_t groups[TMI_SOURCE_RUN], least_group, most_group;
     /* Scales of a tile, if `out.stored` and `out.transposed_f32` do not hold them. */

@@ -33,6 +33,8 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
         why = "it lies in the memory of the caller";
     else if (!file->map)
         why = "it was opened to be read, not mapped";
+    else if (file->copy_on_write)
+        why = "its mapping is private already";
     return why ? tmi_fail(error, TENMAP_ERR_UNSUPPORTED, "%s: there is nothing to detach: %s",
                           tmi_quote_path(shard->bytes.shown).text, why)
                : TENMAP_OK;

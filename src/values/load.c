@@ -316,7 +316,7 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     return status;
 }
 
-tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+tenmap_status tmi_init_take_options(const tenmap_load_options *given, tenmap_load_options *out,
                                     tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_load_options",
                                           "TENMAP_LOAD_OPTIONS_INIT",
@@ -325,7 +325,21 @@ tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_loa
                                           offsetof(tenmap_load_options, flags),
                                           TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT,
                                           0};
-    return tmi_options_copy(&kind, given, out, error);
+    tenmap_status status = tmi_options_copy(&kind, given, out, error);
+    if (status == TENMAP_OK && !out->alloc != !out->dealloc)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.%s is NULL; set both alloc and dealloc, or neither",
+                        out->alloc ? "dealloc" : "alloc");
+    return status;
+}
+
+tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+                                    tenmap_error *error) {
+    tenmap_status status = tmi_init_take_options(given, out, error);
+    if (status == TENMAP_OK && out->append)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.append is an arena, which only tenmap_take appends to");
+    return status;
 }
 
 /*

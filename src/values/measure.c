@@ -436,16 +436,6 @@ static tenmap_status populate_unit(tmi_span span, const tenmap_tensor *t, tenmap
     return tmi_populate_span(span, t, error);
 }
 
-/* Brings values from host order into file order, in which everything is measured. */
-static void swap_to_file_order(unsigned char *values, size_t width, size_t count) {
-    for (size_t i = 0; TMI_BIG_ENDIAN && i < count; i++, values += width)
-        for (size_t k = 0; k < width / 2; k++) {
-            unsigned char swapped = values[k];
-            values[k] = values[width - 1 - k];
-            values[width - 1 - k] = swapped;
-        }
-}
-
 /*
  * Produces the values of a unit all at once: it has many rows, and some tensors are stored
  * transposed. Units of elements of 8 bytes are produced in two steps.
@@ -469,7 +459,7 @@ static tenmap_status measure_computed_unit(measurer *m, measure_unit *unit, uint
         status = tmi_values_read(&m->source, &wanted, error);
         if (status != TENMAP_OK)
             return status;
-        swap_to_file_order(m->computed.bytes, width, (size_t)count);
+        tmi_to_file_order(m->computed.bytes, width, (size_t)count);
         measure_bytes(m, unit, m->computed.bytes, (size_t)count, codes, range);
     }
     return status;

@@ -39,8 +39,12 @@ tenmap_status tmi_quant_bytes(tmi_dequantizer *s, unsigned which, uint64_t offse
     tenmap_status status = TENMAP_OK;
     if (!part->window.bytes)
         status = tmi_part_open(part, tmi_quant_window(s, which), which != TMI_PART_VALUES, error);
-    if (status == TENMAP_OK)
-        status = tmi_window_bytes(&part->window, t->file_offset + offset, size, t, bytes, error);
+    if (status == TENMAP_OK) {
+        uint64_t at = t->file_offset + offset;
+        if (which == TMI_PART_VALUES) /* codes after those of this run are not worth a request */
+            part->window.last = at + size > s->values_end ? at + size : s->values_end;
+        status = tmi_window_bytes(&part->window, at, size, t, bytes, error);
+    }
     return status;
 }
 

@@ -119,6 +119,13 @@ static tenmap_status fetch_elements(strided_source *s, uint64_t at, uint64_t cou
                             (size_t)count * s->width, t, bytes, error);
 }
 
+/* The widths of elements that pick_elements knows. */
+#define HAS_KNOWN_WIDTH(name, bits, ...)                                                           \
+    _Static_assert(bits < 8 || bits == 8 || bits == 16 || bits == 32 || bits == 64,                \
+                   "pick_elements must know the width of " #name);
+TMI_DTYPES(HAS_KNOWN_WIDTH)
+#undef HAS_KNOWN_WIDTH
+
 /* Copies `count` elements that lie `step` bytes apart to places that lie `to_step` bytes apart. */
 static void pick_elements(unsigned char *to, size_t to_step, const unsigned char *from, size_t step,
                           size_t count, size_t width) {

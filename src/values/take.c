@@ -1,6 +1,7 @@
 /*
  * Finds and checks all weights that an engine wants from a model, in one call. Weights that can be
- * used where they lie become views; tenmap_load converts the others into one allocation.
+ * used where they lie become views; tenmap_load converts the others into one allocation, or into
+ * memory of the caller.
  */
 #include "../base/hash.h"
 #include "values.h"
@@ -33,9 +34,17 @@ static void free_name(wanted_name *name) {
         free(name->taken);
 }
 
-/* The numbers for the first and the second %u. Returns how many there are. */
+/*
+ * The numbers for the first and the second %u. Returns how many there are; want->numbers is at most
+ * 2.
+ */
 static size_t numbers_of(const tenmap_want *want, uint32_t numbers[2]) {
     size_t count = 0;
+    if (want->numbers) {
+        numbers[0] = want->layer;
+        numbers[1] = want->expert;
+        return want->numbers < 2 ? 1 : 2;
+    }
     for (unsigned at = LAYER_AT; at <= EXPERT_AT; at += NUMBER_BITS) {
         uint32_t number = want->flags >> at & NUMBER_MASK;
         if (number)
@@ -84,33 +93,62 @@ static bool make_wanted_name(const tenmap_want *want, wanted_name *name) {
 /* Whether a quick look shows that nothing is wrong with a want, as with most. */
 static inline bool is_plain_want(const tenmap_want *want) {
     return want->name && want->as < TMI_DTYPE_COUNT && want->alignment == 0 &&
-           (want->flags & ~(uint32_t)KNOWN_WANTS) == 0 && !(want->reserved[0] | want->reserved[1]);
+           (want->flags & ~(uint32_t)KNOWN_WANTS) == 0 &&
+           !(want->reserved[0] | want->reserved[1] | want->reserved2 | want->numbers | want->layer |
+             want->expert | want->dst_bytes) &&
+           !want->begin && !want->end && !want->dst;
+}
+
+/* What is wrong with the numbers for a want's name, or NULL. */
+static const char *numbers_problem(const tenmap_want *want) {
+    uint32_t numbers[2];
+    if (want->numbers > 2)
+        return "its numbers are more than 2";
+    if (want->numbers && want->flags >> LAYER_AT)
+        return "it has numbers both in its flags and in its fields";
+    if ((want->numbers < 1 && want->layer) || (want->numbers < 2 && want->expert))
+        return "it has a layer or an expert that its numbers do not count";
+    size_t count = numbers_of(want, numbers), places = 0;
+    for (size_t k = 0; k < count && !want->numbers; k++)
+        if (numbers[k] == NUMBER_MASK - 1)
+            return "its number is larger than 4093; use the fields numbers, layer and expert";
+    for (const char *p = want->name; count && (p = strstr(p, "%u")) != NULL; p += 2)
+        places++;
+    return places == count ? NULL
+                           : "the number of %u in its name differs from how many numbers it has";
+}
+
+/* What is wrong with what is asked for and with where it shall go, or NULL. */
+static const char *place_problem(const tenmap_want *want) {
+    uint32_t alignment = want->alignment;
+    if (alignment > MOST_ALIGNMENT || (alignment & (alignment - 1)))
+        return "its alignment is not a power of two up to 2 MiB";
+    if (want->as != TENMAP_OPAQUE && strcmp(tenmap_dtype_name(want->as), "UNKNOWN") == 0)
+        return "its dtype is not a known dtype";
+    if (!want->begin != !want->end)
+        return "only one of its begin and end is NULL";
+    if (want->begin && !want->shape && want->rank == 0)
+        return "a block of it needs the rank that it must have";
+    if (!want->dst && want->dst_bytes)
+        return "its dst is NULL, but dst_bytes is not 0";
+    if (want->dst && alignment && (uintptr_t)want->dst % alignment)
+        return "its dst does not have its alignment";
+    return NULL;
 }
 
 /* Fails if something is wrong with a want by itself. */
 static tenmap_status check_want(const tenmap_want *want, size_t i, tenmap_error *error) {
-    uint32_t numbers[2];
-    size_t count = want->name ? numbers_of(want, numbers) : 0, places = 0;
     const char *why = NULL;
     if (!want->name)
         why = "its name is NULL";
     else if (want->flags & 0xff & ~(uint32_t)KNOWN_WANTS)
         why = "it has unknown flags";
-    else if (want->reserved[0] || want->reserved[1])
+    else if (want->reserved[0] || want->reserved[1] || want->reserved2)
         why = "its reserved fields must be 0";
-    else if (want->alignment > MOST_ALIGNMENT || (want->alignment & (want->alignment - 1)))
-        why = "its alignment is not a power of two up to 2 MiB";
-    else if (want->as != TENMAP_OPAQUE && strcmp(tenmap_dtype_name(want->as), "UNKNOWN") == 0)
-        why = "its dtype is not a known dtype";
-    if (!why && count) {
-        for (const char *p = want->name; (p = strstr(p, "%u")) != NULL; p += 2)
-            places++;
-        for (size_t k = 0; k < count; k++)
-            if (numbers[k] == NUMBER_MASK - 1)
-                why = "its number is larger than 4093; write the name out";
-        if (!why && places != count)
-            why = "the number of %u in its name differs from how many numbers it has";
-    }
+    else
+        why = place_problem(want);
+    if (!why)
+        why = numbers_problem(want);
     if (!why)
         return TENMAP_OK;
     tmi_fail(error, TENMAP_ERR_ARGUMENT, "want %llu: %s", (ull)i, why);
@@ -130,20 +168,58 @@ static bool has_shape(const tenmap_want *want, const tenmap_tensor *t) {
     return true;
 }
 
+/* The elements of a tensor that are wanted: all of them, or a block. */
+typedef struct wanted_elements {
+    uint64_t first, count;
+    bool together; /* they lie one after the other, from `first` on */
+    bool inside;   /* the block lies inside the tensor, and cuts through no block of its dtype */
+} wanted_elements;
+
+static bool is_wanted_as_stored(const tenmap_want *want, const tenmap_tensor *t) {
+    return want->as == TENMAP_AS_STORED || want->as == t->dtype;
+}
+
+static wanted_elements select_block(const tenmap_want *want, const tenmap_tensor *t) {
+    tmi_walk walk[TMI_MOST_WALKED];
+    tmi_transfer x = {.tensor = t, .stored = t->dtype, .walk = walk};
+    const tmi_block_dtype *blocks =
+        is_wanted_as_stored(want, t) ? tmi_dtype_blocks(t->dtype) : NULL;
+    if (tmi_transfer_block(&x, want->begin, want->end, NULL) != TENMAP_OK)
+        return (wanted_elements){0, 0, false, false};
+    if (x.count == 0)
+        return (wanted_elements){0, 0, true, true};
+    bool whole = !blocks || (x.start % blocks->elements == 0 && x.run % blocks->elements == 0);
+    return (wanted_elements){x.start, x.count, x.walked == 0, whole};
+}
+
 /*
- * Whether only bytes can be copied: elements of an unknown dtype or a block dtype, wanted as
+ * Whether only bytes can be copied: all elements of an unknown dtype or a block dtype, wanted as
  * stored.
  */
 static bool takes_bytes(const tenmap_want *want, const tenmap_tensor *t) {
-    return (want->as == TENMAP_AS_STORED || want->as == t->dtype) && t->dtype >= TMI_DTYPE_COUNT;
+    return !want->begin && is_wanted_as_stored(want, t) && t->dtype >= TMI_DTYPE_COUNT;
 }
 
-/* Whether the tensor can be used where it lies. */
-static bool can_view(const tenmap_want *want, const tenmap_tensor *t) {
+/* Whether the elements are whole bytes, from *at on, or reach to the last byte of the tensor. */
+static bool begins_at_byte(const wanted_elements *e, const tenmap_tensor *t, uint64_t *at) {
+    unsigned begin, end;
+    if (t->dtype == TENMAP_OPAQUE)
+        return false;
+    *at = tmi_byte_of(t->dtype, e->first, &begin);
+    (void)tmi_byte_of(t->dtype, e->first + e->count, &end);
+    return begin == 0 && (end == 0 || e->first + e->count == t->nelems);
+}
+
+/* If the elements can be used where they lie, sets *at to the first one's byte in the tensor. */
+static bool can_view(const tenmap_want *want, const tenmap_tensor *t, const wanted_elements *e,
+                     uint64_t *at) {
+    *at = 0;
     return t->data && (t->flags & TENMAP_TENSOR_ALIGNED) && !(want->flags & TENMAP_WANT_COPY) &&
-           (want->as == TENMAP_AS_STORED || want->as == t->dtype) &&
+           !want->dst && is_wanted_as_stored(want, t) && e->together &&
            !(TMI_BIG_ENDIAN && tmi_dtype_align(t->dtype) > 1) &&
-           (want->alignment == 0 || ((uintptr_t)t->data & (want->alignment - 1)) == 0);
+           (!want->begin || begins_at_byte(e, t, at)) &&
+           (want->alignment == 0 ||
+            (((uintptr_t)t->data + (uintptr_t)*at) & (want->alignment - 1)) == 0);
 }
 
 /* Whether tenmap_load accepts it. */
@@ -151,6 +227,19 @@ static bool can_copy(const tenmap_want *want, const tenmap_tensor *t) {
     tmi_transfer x;
     return takes_bytes(want, t) ||
            tmi_transfer_begin(&x, t, TENMAP_AS_STORED, want->as, 0, NULL) == TENMAP_OK;
+}
+
+/*
+ * The size of the elements in memory; UINT64_MAX if that overflows. Elements of an unknown dtype,
+ * of which no block can be taken, have none.
+ */
+static uint64_t bytes_wanted(const tenmap_want *want, const tenmap_tensor *t,
+                             const wanted_elements *e) {
+    tenmap_dtype dtype = want->as ? want->as : t->dtype;
+    uint64_t bytes = t->nbytes;
+    if (dtype != TENMAP_OPAQUE && (want->begin || !is_wanted_as_stored(want, t)))
+        (void)tmi_dtype_bytes(dtype, e->count, &bytes);
+    return bytes;
 }
 
 /* The first few wants that are missing or do not fit, and how many there are in all. */
@@ -206,9 +295,33 @@ static void add_misshapen(misfits *m, size_t i, const tenmap_want *want, const t
 static void add_unconvertible(misfits *m, size_t i, const tenmap_want *want, const tenmap_tensor *t,
                               const wanted_name *name) {
     char what[220];
-    snprintf(what, sizeof what, "is %s, which does not convert to %s", tmi_stored_dtype(t).text,
-             tenmap_dtype_name(want->as));
+    if (is_wanted_as_stored(want, t))
+        snprintf(what, sizeof what, "is %s, of which no block can be taken",
+                 tmi_stored_dtype(t).text);
+    else
+        snprintf(what, sizeof what, "is %s, which does not convert to %s", tmi_stored_dtype(t).text,
+                 tenmap_dtype_name(want->as));
     add_misfit(m, i, TENMAP_ERR_UNSUPPORTED, name, what);
+}
+
+/* A block that is not inside the weight, or not in whole blocks of its dtype. */
+static void add_miscut(misfits *m, size_t i, const tenmap_want *want, const tenmap_tensor *t,
+                       const wanted_name *name) {
+    char found[96], begin[80], end[80], what[400];
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(t->dtype);
+    write_shape(found, sizeof found, t->rank, t->shape);
+    write_shape(begin, sizeof begin, t->rank, want->begin);
+    write_shape(end, sizeof end, t->rank, want->end);
+    snprintf(what, sizeof what, "is %s; the block from %s to %s is not inside it%s", found, begin,
+             end, blocks ? ", or not in whole blocks" : "");
+    add_misfit(m, i, TENMAP_ERR_RANGE, name, what);
+}
+
+static void add_too_large(misfits *m, size_t i, const tenmap_want *want, const wanted_name *name) {
+    char what[96];
+    snprintf(what, sizeof what, "takes %llu bytes; its destination has %llu", (ull)want->nbytes,
+             (ull)want->dst_bytes);
+    add_misfit(m, i, TENMAP_ERR_BUFFER, name, what);
 }
 
 typedef struct take_job {
@@ -220,9 +333,12 @@ typedef struct take_job {
     tenmap_request *requests;
     size_t *want_of;             /* the want of each request */
     size_t copies;               /* how many requests there will be */
+    size_t arena_copies;         /* how many of them go into the arena */
     const tenmap_tensor *next;   /* the tensor after the one found last */
     const tenmap_tensor *behind; /* the end of the model's tensors */
     uint64_t bytes;              /* of the arena */
+    size_t alignment;            /* of the arena */
+    tenmap_arena *arena;         /* the new one; NULL: none is needed */
 } take_job;
 
 /* For names, which are too short for a call of memcmp to pay off. */
@@ -249,6 +365,29 @@ static const tenmap_tensor *find_named(take_job *job, const wanted_name *name) {
     return t;
 }
 
+/* Sets the data of a want whose shape fits if it is a view; counts it if it must be copied. */
+static void place_found(take_job *job, size_t i, const wanted_name *name, misfits *m) {
+    tenmap_want *want = &job->wants[i];
+    const tenmap_tensor *t = want->tensor;
+    wanted_elements e = {0, t->nelems, true, true};
+    uint64_t at;
+    if (want->begin)
+        e = select_block(want, t);
+    want->nbytes = bytes_wanted(want, t, &e);
+    if (!e.inside)
+        add_miscut(m, i, want, t, name);
+    else if (can_view(want, t, &e, &at))
+        want->data = (const unsigned char *)t->data + at;
+    else if (!can_copy(want, t))
+        add_unconvertible(m, i, want, t, name);
+    else if (want->dst && want->dst_bytes < want->nbytes)
+        add_too_large(m, i, want, name);
+    else {
+        job->copies++;
+        job->arena_copies += !want->dst;
+    }
+}
+
 /* Finds one want's tensor. Sets its data if it is a view; counts it if it must be copied. */
 static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error *error) {
     tenmap_want *want = &job->wants[i];
@@ -261,12 +400,8 @@ static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error
         add_misfit(m, i, TENMAP_ERR_NOT_FOUND, &name, "is missing");
     else if (t && !has_shape(want, t))
         add_misshapen(m, i, want, t, &name);
-    else if (t && can_view(want, t))
-        want->data = t->data;
-    else if (t && !can_copy(want, t))
-        add_unconvertible(m, i, want, t, &name);
     else if (t)
-        job->copies++;
+        place_found(job, i, &name, m);
     free_name(&name);
     return TENMAP_OK;
 }
@@ -298,6 +433,7 @@ static tenmap_status find_wants(take_job *job, tenmap_error *error) {
     for (size_t i = 0; i < job->want_count; i++) {
         tenmap_want *want = &job->wants[i];
         want->data = NULL;
+        want->nbytes = 0;
         tenmap_status status = is_plain_want(want) ? TENMAP_OK : check_want(want, i, error);
         if (status == TENMAP_OK)
             status = find_want(job, i, &m, error);
@@ -317,32 +453,35 @@ static tenmap_status find_wants(take_job *job, tenmap_error *error) {
     return explain_quantized(job, &job->wants[m.first], m.status, error);
 }
 
-/* Gives a want that is copied a place in the arena. Returns false if the total overflows. */
+/*
+ * Makes the request of a want that is copied, and gives it a place in the arena, unless it has a
+ * destination. Returns false if the total overflows.
+ */
 static bool place_want(take_job *job, size_t i, tenmap_request *r) {
     const tenmap_want *want = &job->wants[i];
-    const tenmap_tensor *t = want->tensor;
-    uint64_t bytes = t->nbytes, alignment = want->alignment;
-    r->tensor = t;
-    r->as = want->as;
-    if (takes_bytes(want, t)) {
-        r->stored_as = TENMAP_U8;
-        r->as = TENMAP_AS_STORED;
-    } else if (!tmi_dtype_bytes(want->as ? want->as : t->dtype, t->nelems, &bytes)) {
+    size_t alignment = want->alignment > ARENA_ALIGNMENT ? want->alignment : ARENA_ALIGNMENT;
+    bool as_bytes = takes_bytes(want, want->tensor);
+    r->tensor = want->tensor;
+    r->as = as_bytes ? TENMAP_AS_STORED : want->as;
+    r->stored_as = as_bytes ? TENMAP_U8 : TENMAP_AS_STORED;
+    r->begin = want->begin;
+    r->end = want->end;
+    r->dst = want->dst;
+    r->dst_bytes = (size_t)want->nbytes;
+    if (want->nbytes > SIZE_MAX / 2)
         return false;
-    }
-    if (alignment < ARENA_ALIGNMENT)
-        alignment = ARENA_ALIGNMENT;
-    if (job->bytes > UINT64_MAX / 2 || bytes > UINT64_MAX / 2)
-        return false;
+    if (want->dst)
+        return true;
+    if (alignment > job->alignment)
+        job->alignment = alignment;
     uint64_t at = (job->bytes + alignment - 1) / alignment * alignment;
-    job->bytes = at + bytes;
-    r->dst_bytes = (size_t)bytes;
+    job->bytes = at + want->nbytes;
     r->dst_stride = at; /* its offset, until the arena is allocated */
-    return job->bytes <= SIZE_MAX;
+    return job->bytes <= SIZE_MAX / 2;
 }
 
 /* Makes the requests for all wants that are copied, and allocates the arena. */
-static tenmap_status plan_copies(take_job *job, unsigned char **memory, tenmap_error *error) {
+static tenmap_status plan_copies(take_job *job, tenmap_error *error) {
     size_t each = sizeof *job->requests + sizeof *job->want_of, n = 0;
     size_t size = job->copies > SIZE_MAX / each ? SIZE_MAX : job->copies * each;
     if (size == SIZE_MAX || !tmi_block_alloc(&job->block, size))
@@ -357,16 +496,17 @@ static tenmap_status plan_copies(take_job *job, unsigned char **memory, tenmap_e
         if (!place_want(job, i, &job->requests[n++]))
             return tmi_fail_memory(error, UINT64_MAX, "weights");
     }
-    *memory = tmi_aligned_alloc((size_t)job->bytes);
-    if (!*memory)
-        return tmi_fail_memory(error, job->bytes, "weights");
-    for (size_t k = 0; k < n; k++) {
+    tenmap_status status = job->arena_copies ? tmi_arena_create(&job->arena, &job->given,
+                                                                job->bytes, job->alignment, error)
+                                             : TENMAP_OK;
+    for (size_t k = 0; k < n && status == TENMAP_OK; k++) {
         tenmap_request *r = &job->requests[k];
-        r->dst = *memory + r->dst_stride;
+        if (!r->dst)
+            r->dst = tmi_arena_memory(job->arena) + r->dst_stride;
         r->dst_stride = 0;
         job->wants[job->want_of[k]].data = r->dst;
     }
-    return TENMAP_OK;
+    return status;
 }
 
 static int pass_progress(void *ctx, uint64_t done, uint64_t total) {
@@ -388,6 +528,7 @@ static tenmap_status run_take(take_job *job, tenmap_error *error) {
         options.done = pass_done;
     options.ctx = job;
     options.struct_size = sizeof options;
+    options.append = NULL;
     size_t next = 0;
     for (size_t i = 0; options.done && i < job->want_count; i++) {
         if (next < job->copies && job->want_of[next] == i)
@@ -408,6 +549,7 @@ static void clear_wants(tenmap_want *wants, size_t n) {
     for (size_t i = 0; i < n; i++) {
         wants[i].data = NULL;
         wants[i].tensor = NULL;
+        wants[i].nbytes = 0;
     }
 }
 
@@ -415,7 +557,6 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
                           const tenmap_load_options *options, tenmap_arena **arena,
                           tenmap_error *error) {
     take_job job = {.model = model, .wants = wants, .want_count = n};
-    unsigned char *memory = NULL;
     if (arena)
         *arena = NULL;
     if (!model || !arena || (!wants && n)) {
@@ -427,25 +568,21 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
     }
     job.next = model->tensors;
     job.behind = model->tensor_count ? model->tensors + model->tensor_count : job.next;
-    tenmap_status status = tmi_init_load_options(options, &job.given, error);
+    tenmap_status status = tmi_init_take_options(options, &job.given, error);
     if (status == TENMAP_OK)
         status = find_wants(&job, error);
     if (status == TENMAP_OK && job.copies)
-        status = plan_copies(&job, &memory, error);
+        status = plan_copies(&job, error);
     if (status == TENMAP_OK)
         status = run_take(&job, error);
     tmi_block_free(&job.block);
-    if (status == TENMAP_OK) {
-        *arena = (tenmap_arena *)(void *)memory;
+    if (status != TENMAP_OK) {
+        clear_wants(wants, n);
+        tenmap_arena_free(job.arena);
         return status;
     }
-    clear_wants(wants, n);
-    if (memory)
-        tmi_aligned_free(memory);
+    if (job.given.append && job.arena)
+        tmi_arena_append(job.given.append, job.arena);
+    *arena = job.given.append ? job.given.append : job.arena;
     return status;
-}
-
-void tenmap_arena_free(tenmap_arena *arena) {
-    if (arena)
-        tmi_aligned_free(arena);
 }

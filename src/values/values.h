@@ -143,9 +143,26 @@ bool tmi_values_in_rows(const tenmap_tensor *t);
 
 /* load.c: loads many tensors at once. */
 
-/* Copies the caller's options, and fills the rest with defaults. */
+/*
+ * Copies the caller's options, and fills the rest with defaults. Only those of tenmap_take may name
+ * an arena.
+ */
 tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_load_options *out,
                                     tenmap_error *error);
+tenmap_status tmi_init_take_options(const tenmap_load_options *given, tenmap_load_options *out,
+                                    tenmap_error *error);
+
+/* arena.c: the memory of weights that are copied. tenmap_arena_free frees all of it. */
+
+/*
+ * Allocates an arena with the allocator of the options. `alignment` is a power of two up to 2 MiB.
+ */
+tenmap_status tmi_arena_create(tenmap_arena **out, const tenmap_load_options *options,
+                               uint64_t bytes, size_t alignment, tenmap_error *error);
+/* The memory that the arena was created with. */
+unsigned char *tmi_arena_memory(const tenmap_arena *arena);
+/* Makes `more`, an arena that was just created, a part of `arena`. */
+void tmi_arena_append(tenmap_arena *arena, tenmap_arena *more);
 
 /* convert.c: converts numbers. */
 

@@ -46,16 +46,6 @@ static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
     return failed ? tmi_writer_spoil(c->writer, c->id, failed, c->error) : TENMAP_OK;
 }
 
-/* Conversions produce the host's byte order; the file's is little-endian. */
-static void to_file_order(char *elements, size_t width, size_t count) {
-    for (size_t i = 0; width > 1 && i < count; i++, elements += width)
-        for (size_t k = 0; k < width / 2; k++) {
-            char kept = elements[k];
-            elements[k] = elements[width - 1 - k];
-            elements[width - 1 - k] = kept;
-        }
-}
-
 /* Reads elements of a tensor whose maker gives elements, in file order. A C64 is two F32. */
 static tenmap_status get_given(copying *c, uint64_t first, void *dst, size_t size,
                                tenmap_error *why) {
@@ -70,7 +60,7 @@ static tenmap_status get_given(copying *c, uint64_t first, void *dst, size_t siz
     tenmap_status status = tmi_values_read(c->source, &wanted, why);
     if (TMI_BIG_ENDIAN && status == TENMAP_OK) {
         size_t part = c->from->dtype == TENMAP_C64 ? width / 2 : width;
-        to_file_order(dst, part, size / part);
+        tmi_to_file_order(dst, part, size / part);
     }
     return status;
 }
@@ -172,7 +162,7 @@ static tenmap_status copy_converted(copying *c) {
             break;
         }
         if (TMI_BIG_ENDIAN)
-            to_file_order(buffer + from_room, tmi_dtype_width(c->to), (size_t)count);
+            tmi_to_file_order(buffer + from_room, tmi_dtype_width(c->to), (size_t)count);
         status = put_bytes(c, buffer + from_room, (size_t)bytes_of_elements(count, c->to));
     }
     free(buffer);
@@ -217,7 +207,7 @@ static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, ch
         (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, computed, count, flags, NULL);
     }
     if (TMI_BIG_ENDIAN)
-        to_file_order(out, tmi_dtype_width(c->to), (size_t)count);
+        tmi_to_file_order(out, tmi_dtype_width(c->to), (size_t)count);
     return put_bytes(c, out, out_bytes);
 }
 

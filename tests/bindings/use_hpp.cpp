@@ -139,6 +139,12 @@ void load(const tenmap::model &model) {
     CHECK(model.try_load({&one, 1}, tenmap::load_options(), stop).status() == TENMAP_ERR_CANCELLED);
     CHECK(model.try_advise(TENMAP_ADVISE_POPULATE, model.find("w")).has_value());
     CHECK(model.try_advise(1000).status() == TENMAP_ERR_ARGUMENT);
+    CHECK(model.try_advise_range(TENMAP_ADVISE_PREFETCH, model.find("w"), 4, 8).has_value());
+    CHECK(model.try_advise_range(TENMAP_ADVISE_PREFETCH, model.find("w"), 4, 1 << 20).status() ==
+          TENMAP_ERR_RANGE);
+    auto print = tenmap::try_fingerprint(model, TENMAP_FINGERPRINT_VALUES);
+    CHECK(print && (*print)[16] == 0);
+    CHECK(!tenmap::try_fingerprint(model, 2));
     auto stats = tenmap::try_measure(model.find("w"));
     CHECK(stats && stats->max == 6);
     CHECK(!tenmap::try_measure(tenmap::tensor()));
@@ -214,6 +220,7 @@ void with_exceptions(const std::string &path) {
     if (little_endian())
         CHECK(model.at("a").view<float>()[1] == 2);
     CHECK(tenmap::measure(model.at("a")).mean == 1.5);
+    CHECK(tenmap::fingerprint(model) == tenmap::fingerprint(model));
     CHECK(thrown([&] { model.at("c"); }) == TENMAP_ERR_NOT_FOUND);
     CHECK(thrown([&] { model.at("a").view<double>(); }) == TENMAP_ERR_DTYPE);
     CHECK(thrown([&] { tenmap::open(path + ".none"); }) == TENMAP_ERR_NOT_FOUND);

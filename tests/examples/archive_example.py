@@ -27,7 +27,8 @@ with tempfile.TemporaryDirectory() as work:
                 out.write(file.read())
     for member, path in (("deep/er/small.safetensors", "small.safetensors"),
                          ("x/model.safetensors.index.json", "sharded")):
-        wanted = [line.split("\t")[0] for line in run(TOOL, "ls", "--tsv", path)[1].splitlines()[1:]]
+        listing = run(TOOL, "ls", "--tsv", "--sort", "file", path)[1]
+        wanted = [line.split("\t")[0] for line in listing.splitlines()[1:]]
         code, listed, said = run(ARCHIVE, "m.zip", member)
         assert code == 0 and [line.split()[0] for line in listed.splitlines()] == wanted, (member, listed, said)
     assert "compressed" in run(ARCHIVE, "m.zip", "packed.safetensors")[2]

@@ -162,7 +162,9 @@ static uint64_t look_at(const tenmap_model *m) {
             find("a tensor is not found by its name");
         const tenmap_scheme *s = tenmap_scheme_of(t);
         for (uint32_t p = 0; p < s->part_count; p++)
-            sum += tenmap_part_at(t, p)->nbytes;
+            sum += tenmap_part_at(t, p)->nbytes + tenmap_part_role(t, p);
+        if (tenmap_packing_of(t))
+            sum += tenmap_packing_of(t)->rows;
         tenmap_quantized weight;
         if (tenmap_quantized_of(t, &weight))
             for (uint32_t p = 0; p < weight.part_count; p++)
@@ -390,6 +392,23 @@ static void call_load(void) {
         free(requests[i].dst);
 }
 
+enum { WANT_BYTES = 1000 };
+
+/* A block of the tensor, and a destination that may be too small. */
+static void draw_want_fields(tenmap_want *want, const tenmap_tensor *t, unsigned char *dst,
+                             uint64_t (*block)[8]) {
+    want->numbers = draw(8) ? 0 : (uint32_t)draw(4);
+    want->layer = want->numbers ? (uint32_t)draw_size() : 0;
+    want->dst = draw(2) ? dst : NULL;
+    want->dst_bytes = want->dst || draw(20) == 0 ? (size_t)draw(WANT_BYTES + 1) : 0;
+    if (draw(2) || t->rank > 8)
+        return;
+    some_block(t, block[0], block[1]);
+    want->begin = block[0];
+    want->end = draw(20) ? block[1] : NULL;
+    want->rank = draw(8) ? t->rank : 0;
+}
+
 static void call_take(void) {
     enum { MOST = 5 };
     static const char *const wanted[] = {"t0", "t%u", "gone", "m.weight", "x.weight", "%u%u", ""};
@@ -398,6 +417,8 @@ static void call_take(void) {
     tenmap_error *error = fresh_error();
     const tenmap_model *m = some_model()->model;
     size_t count = draw(MOST + 1);
+    static unsigned char dst[MOST][WANT_BYTES];
+    uint64_t blocks[MOST][2][8] = {{{0}}};
     memset(wants, 0, sizeof wants);
     for (size_t i = 0; i < count; i++) {
         const tenmap_tensor *t = tensor_of(m);
@@ -411,9 +432,21 @@ static void call_take(void) {
             wants[i].shape = t->shape;
             wants[i].rank = t->rank;
         }
+        if (t && draw(4) == 0)
+            draw_want_fields(&wants[i], t, dst[i], blocks[i]);
     }
-    (void)judge(tenmap_take(m, wants, count, some_load_options(tensor_of(m)), &arena, error),
-                error);
+    for (size_t takes = 1 + draw(3); takes > 0; takes--) {
+        tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+        const tenmap_load_options *given = some_load_options(tensor_of(m));
+        tenmap_arena *before = arena;
+        if (given)
+            options = *given;
+        options.append = before;
+        if (judge(tenmap_take(m, wants, count, before ? &options : given, &arena, error), error))
+            arena = before; /* it was NULL after a failure */
+        else if (before && arena != before)
+            find("an appended arena that is another one");
+    }
     tenmap_arena_free(arena);
 }
 
@@ -446,15 +479,39 @@ static void call_measure(void) {
     (void)judge(tenmap_measure(tensors, count, draw(6) ? &options : NULL, stats, error), error);
 }
 
+static void call_fingerprint(void) {
+    tenmap_error *error = fresh_error();
+    const tenmap_tensor *t = some_tensor();
+    tenmap_fingerprint_options options = TENMAP_FINGERPRINT_OPTIONS_INIT;
+    uint8_t out[32];
+    if (t && t->nbytes > LARGEST_READ)
+        t = NULL;
+    options.threads = (uint32_t)draw(4);
+    if (draw(2))
+        options.progress = cancel_now_and_then;
+    if (draw(2) && t)
+        (void)judge(tenmap_fingerprint(t->model, 0, out, error), error);
+    else
+        (void)judge(tenmap_fingerprint_tensors(&t, 1, draw(6) ? &options : NULL, out, error),
+                    error);
+}
+
 static void call_advise(void) {
     tenmap_error *error = fresh_error();
     const tenmap_model *m = some_model()->model;
     const tenmap_tensor *tensors[3] = {tensor_of(m), draw(10) ? tensor_of(m) : some_tensor(),
                                        tensor_of(m)};
-    uint64_t bytes;
+    uint64_t bytes, first = draw(3) ? draw(5000) : draw_size();
+    uint64_t range = draw(3) ? draw(5000) : draw_size();
     uint32_t advice = draw(20) ? 1 + (uint32_t)draw(5) : (uint32_t)draw_size();
     if (draw(3) == 0)
         (void)judge(tenmap_advise(m, tensors[0], advice, error), error);
+    else if (draw(4) == 0)
+        (void)judge(tenmap_advise_range(tensors[0], first, range, advice, error), error);
+    else if (draw(8) == 0)
+        (void)judge(tenmap_resident_range(tensors[0], first, range, &bytes, error), error);
+    else if (draw(8) == 0)
+        (void)judge(tenmap_cached_range(tensors[0], first, range, &bytes, error), error);
     else if (draw(2))
         (void)judge(tenmap_advise_list(m, tensors, draw(4), advice, error), error);
     else if (draw(2))
@@ -612,7 +669,8 @@ static void call_edit(void) {
 
 static void call_convert(void) {
     tenmap_error *error = fresh_error();
-    tenmap_dtype to = (tenmap_dtype)draw(110), from = (tenmap_dtype)draw(110);
+    tenmap_dtype to = (tenmap_dtype)draw(110);
+    tenmap_dtype from = draw(2) ? tenmap_dtype_from_ggml((uint32_t)draw(50)) : (uint32_t)draw(110);
     uint64_t count = draw(4) ? draw(600) : draw_size();
     size_t bytes = draw(4) ? 600 * 8 : (size_t)draw(600);
     tenmap_losses losses;
@@ -630,10 +688,11 @@ static void call_convert(void) {
 }
 
 int main(int count, char **arguments) {
-    static void (*const calls[])(void) = {
-        call_open,   call_open, call_open,    call_read,    call_read,   call_read,  call_load,
-        call_load,   call_take, call_measure, call_advise,  call_detach, call_check, call_save,
-        call_writer, call_edit, call_edit,    call_convert, make_files};
+    static void (*const calls[])(void) = {call_open,   call_open,    call_open,        call_read,
+                                          call_read,   call_read,    call_load,        call_load,
+                                          call_take,   call_measure, call_fingerprint, call_advise,
+                                          call_detach, call_check,   call_save,        call_writer,
+                                          call_edit,   call_edit,    call_convert,     make_files};
     long wanted = count > 1 ? atol(arguments[1]) : 4000;
     const char *temp = getenv("TMPDIR");
     draw_begin(count > 2 ? strtoull(arguments[2], NULL, 0) : 1);

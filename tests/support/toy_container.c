@@ -193,11 +193,8 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
 static const char *const toy_endings[] = {".toy", NULL};
 static const char *const toy_first[] = {"best.toy", NULL};
 static const char *const toy_last[] = {"helper", NULL};
-static const tmi_folder_names toy_folder = {.preference = 2,
-                                            .endings = toy_endings,
-                                            .has_index = true,
-                                            .first = toy_first,
-                                            .last = toy_last};
+static const tmi_folder_names toy_folder = {
+    .endings = toy_endings, .has_index = true, .first = toy_first, .last = toy_last};
 static const tmi_split_names toy_split = {
     .ending = ".toy", .number = "part", .count = "parts", .tensors = "all"};
 

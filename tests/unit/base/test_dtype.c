@@ -100,6 +100,42 @@ static void block_dtypes_are_ggmls_numbers_and_62_more(void **state) {
     }
 }
 
+/* The dtypes of ggml that are not blocks, from its list of types. */
+static const struct {
+    tenmap_dtype dtype;
+    uint32_t in_ggml;
+} plain_in_ggml[] = {{TENMAP_F32, 0},  {TENMAP_F16, 1},  {TENMAP_I8, 24},  {TENMAP_I16, 25},
+                     {TENMAP_I32, 26}, {TENMAP_I64, 27}, {TENMAP_F64, 28}, {TENMAP_BF16, 30}};
+
+static void check_ggml_number(tenmap_dtype dtype, uint32_t number) {
+    uint32_t type = 999;
+    assert_int_equal(tenmap_dtype_from_ggml(number), dtype);
+    assert_int_equal(tenmap_dtype_to_ggml(dtype, &type), 1);
+    assert_int_equal(type, number);
+    assert_int_equal(tenmap_dtype_to_ggml(dtype, NULL), 1);
+}
+
+static void dtypes_that_ggml_has_are_found_by_its_numbers_and_no_others(void **state) {
+    (void)state;
+    size_t known = 0, plain = sizeof plain_in_ggml / sizeof plain_in_ggml[0];
+    for (size_t i = 0; i < plain; i++)
+        check_ggml_number(plain_in_ggml[i].dtype, plain_in_ggml[i].in_ggml);
+    for (size_t i = 0; i < sizeof in_blocks / sizeof in_blocks[0]; i++)
+        check_ggml_number(in_blocks[i].dtype, in_blocks[i].in_ggml);
+    for (uint32_t type = 0; type < 1000; type++)
+        known += tenmap_dtype_from_ggml(type) != TENMAP_AS_STORED;
+    assert_int_equal(known, plain + sizeof in_blocks / sizeof in_blocks[0]);
+    assert_int_equal(tenmap_dtype_from_ggml(UINT32_MAX), TENMAP_AS_STORED);
+    assert_int_equal(tenmap_dtype_from_ggml(UINT32_MAX - 62), TENMAP_AS_STORED);
+
+    static const tenmap_dtype none[] = {TENMAP_AS_STORED, TENMAP_OPAQUE, TENMAP_BOOL, TENMAP_U8,
+                                        TENMAP_F8_E4M3,   TENMAP_C64,    63,          UINT32_MAX};
+    uint32_t untouched = 77;
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_int_equal(tenmap_dtype_to_ggml(none[i], &untouched), 0);
+    assert_int_equal(untouched, 77);
+}
+
 static void every_other_dtype_has_the_fewest_elements_in_whole_bytes(void **state) {
     (void)state;
     uint32_t elements = 77, bytes = 77;
@@ -209,6 +245,15 @@ static void version_is_the_headers(void **state) {
                                            TENMAP_VERSION_MINOR * 1000 + TENMAP_VERSION_PATCH);
 }
 
+static void version_text_has_the_same_numbers(void **state) {
+    char numbers[32];
+    (void)state;
+    snprintf(numbers, sizeof numbers, "%u.%u.%u", (unsigned)(tenmap_version() / 1000000),
+             (unsigned)(tenmap_version() / 1000 % 1000), (unsigned)(tenmap_version() % 1000));
+    assert_memory_equal(TENMAP_VERSION_TEXT, numbers, strlen(numbers));
+    assert_string_equal(&TENMAP_VERSION_TEXT[strlen(numbers)], TENMAP_VERSION_SUFFIX);
+}
+
 static void error_struct_is_frozen_at_512_bytes(void **state) {
     (void)state;
     assert_int_equal(sizeof(tenmap_error), 512);
@@ -219,12 +264,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dtype_values_bits_kinds_and_names_are_fixed),
         cmocka_unit_test(block_dtypes_are_ggmls_numbers_and_62_more),
+        cmocka_unit_test(dtypes_that_ggml_has_are_found_by_its_numbers_and_no_others),
         cmocka_unit_test(every_other_dtype_has_the_fewest_elements_in_whole_bytes),
         cmocka_unit_test(no_value_outside_of_these_tables_is_a_dtype),
         cmocka_unit_test(sizes_are_those_of_whole_bytes_and_whole_blocks),
         cmocka_unit_test(unknown_dtypes_have_no_name),
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(version_is_the_headers),
+        cmocka_unit_test(version_text_has_the_same_numbers),
         cmocka_unit_test(error_struct_is_frozen_at_512_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

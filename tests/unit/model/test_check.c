@@ -10,7 +10,7 @@
 
 typedef struct note {
     uint32_t severity, code, shard;
-    uint64_t offset;
+    uint64_t offset, count;
     char tensor[128], message[480];
 } note;
 
@@ -25,7 +25,11 @@ static void take(void *ctx, const tenmap_finding *f) {
     notes *list = ctx;
     assert_true(list->count < COUNT(list->items));
     note *n = &list->items[list->count++];
-    *n = (note){.severity = f->severity, .code = f->code, .shard = f->shard, .offset = f->offset};
+    *n = (note){.severity = f->severity,
+                .code = f->code,
+                .shard = f->shard,
+                .offset = f->offset,
+                .count = f->count};
     snprintf(n->tensor, sizeof n->tensor, "%s", f->tensor ? f->tensor : "(none)");
     snprintf(n->message, sizeof n->message, "%s", f->message);
     list->errors += f->severity == TENMAP_FINDING_ERROR;
@@ -161,9 +165,9 @@ static void truncation_names_every_tensor_it_cuts(void **state) {
                "{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 4, 8) "," T("c", "U8", "[4]",
                                                                                  8, 12) "}",
                6);
-    MUST_FIND(ERROR, TRUNCATED, NULL, "truncated by 6 bytes");
-    MUST_FIND(ERROR, INCOMPLETE, "b", "2 of its 4 bytes");
-    MUST_FIND(ERROR, INCOMPLETE, "c", "0 of its 4 bytes");
+    MUST_FIND(ERROR, TRUNCATED, NULL, "truncated: 96.6% is there, 172 of 178 bytes");
+    MUST_FIND(ERROR, INCOMPLETE, "b", "only 50.0% of it is in the file, 2 of 4 bytes");
+    MUST_FIND(ERROR, INCOMPLETE, "c", "only 0.0% of it is in the file, 0 of 4 bytes");
     assert_null(find(TENMAP_FINDING_ERROR, TENMAP_FOUND_INCOMPLETE, "a"));
     check_json(state, "{" T("a", "U8", "[4]", 0, 4) "}", 9);
     MUST_FIND(ERROR, TRAILING, NULL, "no tensor claims 5 bytes at the end");
@@ -241,7 +245,8 @@ static void findings_of_one_kind_are_counted_after_the_first(void **state) {
     assert_int_equal(count_of(TENMAP_FINDING_ERROR, TENMAP_FOUND_HOLE), 33);
     bool counted = false;
     for (size_t i = 0; i < all.count; i++)
-        counted |= strcmp(all.items[i].message, "and 4967 more of this kind (hole)") == 0;
+        counted |= strcmp(all.items[i].message, "and 4967 more of this kind (hole)") == 0 &&
+                   all.items[i].count == 4967;
     assert_true(counted);
     free(json);
 }

@@ -170,6 +170,9 @@ static void every_allocation_may_fail(void **state) {
     fail_each("a file", in_folder(state, "one.safetensors"), NULL);
     options.backend = TENMAP_BACKEND_READ;
     fail_each("a file, READ", in_folder(state, "one.safetensors"), &options);
+    options.backend = TENMAP_BACKEND_MAP;
+    options.flags = TENMAP_OPEN_PRIVATE;
+    fail_each("a file, PRIVATE", in_folder(state, "one.safetensors"), &options);
 }
 
 static void every_allocation_of_a_gguf_file_may_fail(void **state) {
@@ -288,37 +291,69 @@ static size_t pages_mapped(void) {
     return pages;
 }
 
-/* One take with the n-th allocation failing; true once none is left to fail. */
-static bool take_with_failure(const tenmap_model *model, long n) {
+/* The caller's allocator for a take, which fails like the library's. */
+static void *take_alloc(void *ctx, size_t size, size_t alignment) {
+    void **taken = ctx;
+    *taken = malloc(size + alignment);
+    return *taken ? (char *)*taken + alignment - (uintptr_t)*taken % alignment : NULL;
+}
+
+static void take_dealloc(void *ctx, void *memory, size_t size) {
+    void **taken = ctx;
+    (void)memory, (void)size;
+    free(*taken);
+}
+
+/*
+ * One take with the n-th allocation failing, into an arena of its own, or appended to another, from
+ * the caller's allocator; true once none is left to fail.
+ */
+static bool take_with_failure(const tenmap_model *model, long n, bool append) {
+    static unsigned char dst[64];
+    static const uint64_t begin[1] = {5}, end[1] = {37};
     char long_name[400];
     memset(long_name, 'n', sizeof long_name);
     memcpy(long_name + 390, "%u", 3);
-    tenmap_want wants[3] = {
+    tenmap_want wants[4] = {
         {.name = "large", .as = TENMAP_F32},
-        {.name = long_name, .flags = TENMAP_WANT_OPTIONAL | TENMAP_WANT_LAYER(3)},
-        {.name = "large"}};
+        {.name = long_name, .flags = TENMAP_WANT_OPTIONAL, .numbers = 1, .layer = 70000},
+        {.name = "large"},
+        {.name = "large", .rank = 1, .begin = begin, .end = end, .dst = dst, .dst_bytes = 64}};
+    tenmap_want small = {.name = "large", .rank = 1, .begin = begin, .end = end};
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
-    tenmap_arena *arena;
+    tenmap_arena *before = NULL, *arena;
     tenmap_error error = {0};
+    void *taken = NULL;
     size_t fds_before = descriptors();
+    small.flags = TENMAP_WANT_COPY;
+    if (append) {
+        assert_int_equal(tenmap_take(model, &small, 1, NULL, &before, &error), TENMAP_OK);
+        options.append = before;
+        options.alloc = take_alloc;
+        options.dealloc = take_dealloc;
+        options.alloc_ctx = &taken;
+    }
     options.threads = 3;
     fail_at = n;
     calls = 0;
     live = 0;
     armed = true;
-    tenmap_status status = tenmap_take(model, wants, 3, &options, &arena, &error);
-    armed = false;
+    tenmap_status status = tenmap_take(model, wants, 4, &options, &arena, &error);
     bool done = calls <= n;
+    if (status == TENMAP_OK && !append)
+        tenmap_arena_free(arena);
+    armed = false;
     if (status != TENMAP_OK) {
         check_error(&error, TENMAP_ERR_MEMORY);
         assert_null(arena);
-        assert_null(wants[0].data);
-        assert_null(wants[2].data);
+        for (size_t i = 0; i < 4; i++)
+            assert_true(!wants[i].data && !wants[i].nbytes);
     } else {
         assert_non_null(arena);
-        tenmap_arena_free(arena);
+        assert_true(!append || arena == before);
     }
-    assert_int_equal(live, 0);
+    assert_int_equal(live, append && status == TENMAP_OK ? 2 : 0); /* what was appended */
+    tenmap_arena_free(before);
     assert_int_equal(descriptors(), fds_before);
     if (done)
         assert_int_equal(status, TENMAP_OK);
@@ -339,11 +374,14 @@ static void every_allocation_of_a_take_may_fail(void **state) {
         tenmap_model *model = must_open(path, &options);
         size_t before = pages_mapped();
         long n = 0;
-        while (!take_with_failure(model, n))
+        while (!take_with_failure(model, n, false))
             n++;
-        assert_true(n >= 5);
+        assert_true(n >= 6);
         while (n++ < 40) /* enough of them that a leaked arena shows */
-            take_with_failure(model, n % 8);
+            take_with_failure(model, n % 8, false);
+        for (n = 0; !take_with_failure(model, n, true); n++)
+            ;
+        assert_true(n >= 6);
         assert_true(pages_mapped() < before + PAGES_OF_LEAKS);
         tenmap_close(model);
     }

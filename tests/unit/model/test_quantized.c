@@ -406,6 +406,28 @@ static void config_comes_through_the_callers_io(void **state) {
     free_weight(&w);
 }
 
+/* A read of a few elements fetches the codes of their row, and not a window of codes after it. */
+static void a_short_read_fetches_few_codes(void **state) {
+    io_files files = {.fail_at = 0};
+    tenmap_io io = io_files_io(&files);
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.label = NULL};
+    float got[8];
+    quantized_cases[0](&w); /* FP8 in blocks: a code is a byte */
+    write_weight(state, &w);
+    options.io = &io;
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+    const tenmap_tensor *t = tenmap_find(m, w.name);
+    uint64_t before = files.bytes, others = 0;
+    for (uint32_t i = 1; i < tenmap_scheme_of(t)->part_count; i++)
+        others += tenmap_part_at(t, i)->nbytes;
+    assert_int_equal(tenmap_read(t, 0, 8, TENMAP_F32, got, sizeof got, 0, NULL), TENMAP_OK);
+    assert_true(t->shape[0] > 1);
+    assert_true(files.bytes - before <= t->shape[1] + others);
+    tenmap_close(m);
+    free_weight(&w);
+}
+
 /*
  * The parts of a weight may be in different files of a list; without one of them the weight is
  * absent.
@@ -804,6 +826,7 @@ int main(void) {
         cmocka_unit_test(empty_weights_have_scales_too),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
+        cmocka_unit_test(a_short_read_fetches_few_codes),
         cmocka_unit_test(parts_are_checked_at_first_use),
         cmocka_unit_test(hostile_configs_are_refused),
         cmocka_unit_test(a_config_that_is_no_file_is_named),

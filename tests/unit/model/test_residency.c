@@ -60,6 +60,7 @@ static atomic_size_t largest;         /* what the library asked realloc for */
 static const char *cut_once_mapped;   /* a file that is truncated as soon as its pages are mapped */
 static pthread_t main_thread;
 static atomic_int faults_on_workers;
+static atomic_size_t asked_to_populate; /* bytes */
 
 void *__wrap_realloc(void *old, size_t size) {
     if (size > largest)
@@ -81,6 +82,8 @@ static int map_and_cut(void *at, size_t size) {
 }
 
 int __wrap_madvise(void *at, size_t size, int advice) {
+    if (advice == MADV_POPULATE_READ)
+        asked_to_populate += size;
     if (old_kernel && advice == MADV_POPULATE_READ) {
         errno = EINVAL;
         return -1;
@@ -265,6 +268,91 @@ static void releasing_never_drops_a_neighbors_page(void **state) {
     assert_int_equal(resident(m, "c"), C);
     assert_int_equal(tenmap_advise_list(m, ab, 3, TENMAP_ADVISE_POPULATE, NULL), TENMAP_OK);
     assert_int_equal(resident(m, "a") + resident(m, "b"), A + B);
+    tenmap_close(m);
+}
+
+/* The middle of "d", as an expert between others: [first, first + size). */
+static void check_range(const tenmap_tensor *d, uint64_t first, uint64_t size) {
+    const tenmap_model *m = d->model;
+    uint64_t inside = 77, before = 77, behind = 77;
+    asked_to_populate = 0;
+    assert_int_equal(tenmap_advise_range(d, first, size, TENMAP_ADVISE_POPULATE, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_resident_range(d, first, size, &inside, NULL), TENMAP_OK);
+    assert_int_equal(inside, size);
+    assert_true(asked_to_populate <= size + 2 * page()); /* the system may map more around it */
+    assert_int_equal(tenmap_cached_range(d, first, size, &inside, NULL), TENMAP_OK);
+    assert_int_equal(inside, size);
+
+    advise(m, "d", TENMAP_ADVISE_POPULATE);
+    assert_int_equal(tenmap_advise_range(d, first, size, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_resident_range(d, 0, first, &before, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_resident_range(d, first, size, &inside, NULL), TENMAP_OK);
+    assert_int_equal(
+        tenmap_resident_range(d, first + size, d->nbytes - first - size, &behind, NULL), TENMAP_OK);
+    assert_int_equal(before, first); /* neighbors keep the pages that they share */
+    assert_int_equal(behind, d->nbytes - first - size);
+    assert_true(inside < 2 * page() && inside <= size);
+    assert_int_equal(before + inside + behind, resident(m, "d"));
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+}
+
+static void a_range_is_advised_as_if_it_were_a_tensor(void **state) {
+    tenmap_model *m = must_open(pinned_model(state), NULL);
+    const tenmap_tensor *d = tenmap_find(m, "d");
+    static const uint64_t ranges[][2] = {{100000, 200000},   {99999, 1}, {0, 70000}, {0, D},
+                                         {D - 50000, 50000}, {12345, 0}, {D, 0}};
+    for (size_t i = 0; i < COUNT(ranges); i++)
+        check_range(d, ranges[i][0], ranges[i][1]);
+    assert_int_equal(tenmap_advise_range(d, 300000, 300000, TENMAP_ADVISE_PREFETCH, NULL),
+                     TENMAP_OK);
+    assert_int_equal(tenmap_advise_range(d, 300000, 300000, TENMAP_ADVISE_POPULATE, NULL),
+                     TENMAP_OK); /* waits for it */
+    uint64_t inside = 0;
+    assert_int_equal(tenmap_resident_range(d, 300000, 300000, &inside, NULL), TENMAP_OK);
+    assert_int_equal(inside, 300000);
+    tenmap_close(m);
+}
+
+static void a_locked_range_must_be_unlocked_before_it_is_released(void **state) {
+    if (SANITIZED) {
+        print_message("           SKIPPED: sanitizers replace munlock\n");
+        return;
+    }
+    tenmap_model *m = must_open(pinned_model(state), NULL);
+    const tenmap_tensor *d = tenmap_find(m, "d");
+    assert_int_equal(tenmap_advise_range(d, 300000, 300000, TENMAP_ADVISE_LOCK, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_advise_range(d, 400000, 50000, TENMAP_ADVISE_RELEASE, NULL),
+                     TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_advise_range(d, 300000, 300000, TENMAP_ADVISE_UNLOCK, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_advise_range(d, 400000, 50000, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
+    tenmap_close(m);
+}
+
+static void check_range_refused(const tenmap_tensor *t, uint64_t first, uint64_t size,
+                                tenmap_status expected) {
+    uint64_t count = 77;
+    tenmap_error error;
+    for (uint32_t advice = TENMAP_ADVISE_POPULATE; advice <= TENMAP_ADVISE_UNLOCK; advice++)
+        assert_int_equal(tenmap_advise_range(t, first, size, advice, &error), expected);
+    assert_int_equal(tenmap_resident_range(t, first, size, &count, &error), expected);
+    assert_int_equal(tenmap_cached_range(t, first, size, &count, NULL), expected);
+    assert_int_equal(count, 77);
+}
+
+static void ranges_outside_of_the_tensor_are_refused(void **state) {
+    tenmap_model *m = must_open(pinned_model(state), NULL);
+    const tenmap_tensor *b = tenmap_find(m, "b");
+    check_range_refused(b, B, 1, TENMAP_ERR_RANGE);
+    check_range_refused(b, 0, B + 1, TENMAP_ERR_RANGE);
+    check_range_refused(b, B + 1, 0, TENMAP_ERR_RANGE);
+    check_range_refused(b, 1, UINT64_MAX, TENMAP_ERR_RANGE);
+    check_range_refused(b, UINT64_MAX, 1, TENMAP_ERR_RANGE);
+    check_range_refused(NULL, 0, 0, TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_advise_range(b, 0, B, 0, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_advise_range(b, 0, B, 6, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_resident_range(b, 0, B, NULL, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_cached_range(b, 0, B, NULL, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(resident(m, NULL), 0);
     tenmap_close(m);
 }
 
@@ -471,6 +559,10 @@ static void an_error_in_any_part_names_the_quantized_weight(void **state) {
     tenmap_model *m = must_open(path, &options);
     const tenmap_tensor *t = tenmap_find(m, "b.weight");
     assert_true(t && t->flags & TENMAP_TENSOR_COMPUTED);
+    check_range_refused(t, 0, 1, TENMAP_ERR_UNSUPPORTED); /* only its parts have ranges */
+    assert_int_equal(
+        tenmap_advise_range(tenmap_part_at(t, 1), 0, SCALES / 2, TENMAP_ADVISE_POPULATE, &error),
+        TENMAP_OK);
     assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + CODES + SCALES / 2)), 0);
     assert_int_equal(tenmap_advise(m, t, TENMAP_ADVISE_POPULATE, &error), TENMAP_ERR_IO);
     if (!strstr(error.message, "tensor \"b.weight\""))
@@ -805,6 +897,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(populated_tensors_are_mapped_and_released_ones_are_not, start_test),
         cmocka_unit_test_setup(releasing_never_drops_a_neighbors_page, start_test),
+        cmocka_unit_test_setup(a_range_is_advised_as_if_it_were_a_tensor, start_test),
+        cmocka_unit_test_setup(a_locked_range_must_be_unlocked_before_it_is_released, start_test),
+        cmocka_unit_test_setup(ranges_outside_of_the_tensor_are_refused, start_test),
         cmocka_unit_test_setup(prefetching_goes_on_in_the_background, start_test),
         cmocka_unit_test_setup(a_queue_that_never_empties_does_not_grow, start_test),
         cmocka_unit_test_setup(populating_what_is_being_prefetched_waits_for_it, start_test),

@@ -350,6 +350,103 @@ static void what_lies_outside_is_refused_when_it_is_made(void **state) {
     }
 }
 
+/* Many tensors of one small file may not be far larger together than the file. */
+static void all_repeated_tensors_together_are_limited(void **state) {
+    (void)state;
+    view v = {"v", TENMAP_U8, 2, 0, 4096, 0, {1 << 20, 1 << 10}, {0, 1}};
+    for (uint32_t count = 16; count <= 17; count++) { /* of 1 GiB each */
+        static toy f;
+        begin_toy(&f, 4096);
+        for (uint32_t i = 0; i < count; i++) {
+            snprintf(v.name, sizeof v.name, "v%u", (unsigned)i);
+            add_view(&f, &v);
+        }
+        bytes file = end_toy(&f);
+        if (count == 16)
+            tenmap_close(must_open_memory(file, NULL));
+        else
+            must_fail_memory(file, NULL, TENMAP_ERR_LIMIT,
+                             "repeat elements up to 18253611008 bytes together; the limit is 16");
+        free(file.at);
+        free(f.storage);
+    }
+}
+
+/* One of the numbers that go wrong: small ones, powers of two, the largest, and their neighbors. */
+static uint64_t hostile_number(void) {
+    switch (random_below(4)) {
+    case 0:
+        return random_below(9);
+    case 1:
+        return random_below(5000);
+    case 2:
+        return UINT64_MAX - random_below(3);
+    default:
+        return (UINT64_C(1) << random_below(64)) - random_below(2);
+    }
+}
+
+/* A view of which most numbers are small, so that some are accepted. */
+static view hostile_view(void) {
+    view v = {"v", TENMAP_U8, (uint32_t)random_below(MOST_RANK + 1), 0, 4096, 0, {0}, {0}};
+    do
+        v.dtype = (tenmap_dtype)(1 + random_below(24));
+    while (tenmap_dtype_bits(v.dtype) < 8);
+    for (uint32_t d = 0; d < v.rank; d++) {
+        v.shape[d] = random_below(12) ? 1 + random_below(5) : hostile_number();
+        v.strides[d] = random_below(12) ? random_below(50) : hostile_number();
+    }
+    v.at = random_below(6) ? random_below(100) : hostile_number();
+    v.bytes = random_below(6) ? random_below(4096) : hostile_number();
+    v.offset = random_below(6) ? random_below(60) : hostile_number();
+    return v;
+}
+
+/* What is past this is far too large, and not exact. */
+static const double far = 1e18;
+
+/* Whether all elements lie in the storage, and the storage in the file, counted in doubles. */
+static bool lies_inside(const view *v, size_t file_bytes) {
+    double width = tenmap_dtype_bits(v->dtype) / 8, n = 1, last = (double)v->offset;
+    double room = (double)(v->bytes / (uint64_t)width);
+    for (uint32_t d = 0; d < v->rank; d++)
+        n = v->shape[d] == 0 || n == 0 ? 0 : n * (double)v->shape[d];
+    for (uint32_t d = 0; d < v->rank && n > 0; d++)
+        last += v->shape[d] > 1 ? (double)(v->shape[d] - 1) * (double)v->strides[d] : 0;
+    return 8 + (double)v->at + (double)v->bytes <= (double)file_bytes && n < far &&
+           (n > 0 ? last < room : last <= room) && n * width <= (double)(1 << 30);
+}
+
+static void hostile_numbers_are_refused_or_read_inside(void **state) {
+    (void)state;
+    size_t accepted = 0, refused = 0;
+    for (int i = 0; i < 10000; i++) {
+        static toy f;
+        view v = hostile_view();
+        tenmap_model *m = NULL;
+        begin_toy(&f, 4096);
+        add_view(&f, &v);
+        bytes file = end_toy(&f);
+        tenmap_status status = tenmap_open_memory(file.at, file.size, NULL, &m, NULL);
+        assert_int_equal(status == TENMAP_OK, lies_inside(&v, file.size));
+        if (status == TENMAP_OK) {
+            const tenmap_tensor *t = tenmap_at(m, 0);
+            toy seen = {.storage = file.at + 8}; /* the directory is a part of the file too */
+            if (t->nelems > 0 && t->nelems <= 4096) {
+                check_elements(&seen, &v, t);
+                check_converted(&seen, &v, t);
+                accepted++;
+            }
+        } else {
+            refused++;
+        }
+        tenmap_close(m);
+        free(file.at);
+        free(f.storage);
+    }
+    assert_true(accepted > 1000 && refused > 1000);
+}
+
 /* Without elements, neither the other dimensions nor the strides matter. */
 static void a_tensor_without_elements_reaches_nowhere(void **state) {
     static toy f;
@@ -406,6 +503,31 @@ static void contiguous_views_are_plain_tensors(void **state) {
     assert_int_equal(tenmap_part_at(tenmap_find(m, "wide"), 0)->nbytes, 14);
     tenmap_close(m);
     free(f.storage);
+}
+
+/* Opening reads bytes of parts, not elements. */
+static void a_strided_shape_tells_no_number_of_values(void **state) {
+    (void)state;
+    for (uint64_t stride = 1; stride <= 2; stride++) {
+        static toy f;
+        view codes = {"w_packed", TENMAP_U8, 2, 64, 1024, 0, {4, 8}, {8, 1}};
+        view scales = {"w_scale", TENMAP_F32, 2, 64, 1024, 0, {4, 1}, {1, 1}};
+        view shape = {"w_shape", TENMAP_I64, 1, 0, 64, 0, {2}, {stride}};
+        tenmap_quantized weight;
+        begin_toy(&f, 4096);
+        memset(f.storage, 0, 64);
+        f.storage[0] = 4, f.storage[8] = 16, f.storage[16] = 15;
+        add_view(&f, &codes);
+        add_view(&f, &scales);
+        add_view(&f, &shape);
+        bytes file = end_toy(&f);
+        tenmap_model *m = must_open_memory(file, NULL);
+        assert_true(tenmap_quantized_of(tenmap_find(m, "w_packed"), &weight));
+        assert_int_equal(weight.values, stride == 1 ? 64 : 0);
+        tenmap_close(m);
+        free(file.at);
+        free(f.storage);
+    }
 }
 
 static void what_needs_bytes_of_its_own_is_refused(void **state) {
@@ -583,8 +705,11 @@ int main(void) {
         cmocka_unit_test(every_dtype_and_rank_reads_as_walked_by_hand),
         cmocka_unit_test(large_transposes_are_read_in_bounded_windows),
         cmocka_unit_test(what_lies_outside_is_refused_when_it_is_made),
+        cmocka_unit_test(all_repeated_tensors_together_are_limited),
+        cmocka_unit_test(hostile_numbers_are_refused_or_read_inside),
         cmocka_unit_test(a_tensor_without_elements_reaches_nowhere),
         cmocka_unit_test(contiguous_views_are_plain_tensors),
+        cmocka_unit_test(a_strided_shape_tells_no_number_of_values),
         cmocka_unit_test(what_needs_bytes_of_its_own_is_refused),
         cmocka_unit_test(takes_and_measures_see_the_elements),
         cmocka_unit_test(measures_are_those_of_a_plain_copy),
