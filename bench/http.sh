@@ -3,7 +3,7 @@
 # bytes:
 #     bench/http.sh [GIGABYTES [ROUNDS]]
 # nginx serves the file from the page cache. Exits with 77 and says why if nginx, curl, Python or
-# libcurl is missing.
+# OpenSSL is missing.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"
@@ -14,7 +14,7 @@ for program in nginx curl python3; do
     command -v $program >/dev/null || { echo "skipped: $program is not here"; exit 77; }
 done
 build_targets bench_http 2>/dev/null && [ -x "$build/bench/bench_http" ] || {
-    echo "skipped: bench_http is not built, which needs libcurl"
+    echo "skipped: bench_http is not built, which needs OpenSSL"
     exit 77
 }
 

@@ -6,7 +6,7 @@
 #
 # All figures are processor time, so that other programs on the machine disturb them less. Each
 # round runs each form ten times, and the minimum over all rounds counts. The time of an open is
-# that of `meta MODEL get KEY` minus that of `--version`; the forms of ls include process start.
+# that of `meta MODEL get KEY` minus that of `help`; the forms of ls include process start.
 # Everything is built in build/bench. The file is sparse and removed afterwards.
 set -eu
 
@@ -45,9 +45,9 @@ form() {
 round=1
 while [ "$round" -le "$rounds" ]; do
     echo "bench/ls: round $round of $rounds" >&2
-    form version --version
+    form help help
     form open meta "$model" get format
-    for options in "" --long --tsv --json "--sort name" --tree --fold; do
+    for options in "" "--sort file" "--sort file --long" "--sort file --tsv" "--sort file --json" --tree --fold; do
         form "ls${options:+ $options}" ls $options "$model"
     done
     round=$((round + 1))
@@ -59,7 +59,7 @@ awk -F '\t' '
     END {
         print "| 100,000 tensors | ms | times open |"
         print "|---|---|---|"
-        best["open"] -= best["version"]
+        best["open"] -= best["help"]
         for (i = 2; i <= count; i++)
             printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]],
                 (best["open"] > 0 ? best[order[i]] / best["open"] : 0)

@@ -1,6 +1,7 @@
 /*
  * tenmap_http: a tenmap_io over libcurl for models on the network: http://, https://, hf:// and
- * s3://.
+ * s3://. tenmap_http_create loads libcurl 7.74 or newer with dlopen, unless the library was built
+ * to be linked with it.
  *
  *     tenmap_io io = TENMAP_IO_INIT;
  *     tenmap_http_create(NULL, &io, &error);
@@ -34,6 +35,8 @@
  *   AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL_S3,
  *   AWS_ENDPOINT_URL, CURL_CA_BUNDLE, SSL_CERT_FILE and SSL_CERT_DIR. libcurl handles proxies and
  *   reads its own variables for them (https_proxy, no_proxy, ...).
+ * - Trusted certificates are those of CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR; else libcurl's
+ *   own; else, if that file does not exist, those of the first usual place that has some.
  * - Any number of threads may read at the same time. A connection that breaks raises no signal.
  *   After fork the child opens its own connections.
  *
@@ -96,7 +99,9 @@ typedef struct tenmap_http_options {
 
 /*
  * Fills *out, with which any number of models may be opened, also at the same time. Makes no
- * connection. On failure *out is zeroed.
+ * connection. The first call of the process loads libcurl, which stays loaded.
+ * TENMAP_ERR_UNSUPPORTED if there is none, or only an older one: the message says what to install.
+ * On failure *out is zeroed.
  */
 TENMAP_HTTP_API tenmap_status tenmap_http_create(const tenmap_http_options *options, tenmap_io *out,
                                                  tenmap_error *error);
@@ -115,10 +120,24 @@ typedef struct tenmap_http_traffic {
 TENMAP_HTTP_API tenmap_http_traffic tenmap_http_moved(const tenmap_io *io);
 
 /*
+ * Sets digits to the SHA-256, in 64 lowercase hexadecimal digits and a NUL, that a hub says an open
+ * file has (X-Linked-ETag). `file` is what the open function of the io returned. 0, and "", if the
+ * hub said nothing of the kind, as for small files and on servers that are not hubs; else 1.
+ */
+TENMAP_HTTP_API int tenmap_http_sha256(const tenmap_io *io, const void *file, char digits[65]);
+
+/*
  * 1 if `path` begins with one of the four schemes, in upper or lower case; else 0. Nothing else is
  * checked.
  */
 TENMAP_HTTP_API int tenmap_http_takes(const char *path);
+
+/*
+ * The version of the libcurl that addresses are opened with, such as "7.88.1". Loads it, as
+ * tenmap_http_create does. NULL if there is none that can be used; *error, which may be NULL, says
+ * why. The text is valid until the process ends. Any thread may call this.
+ */
+TENMAP_HTTP_API const char *tenmap_http_curl_version(tenmap_error *error);
 
 #ifdef __cplusplus
 }

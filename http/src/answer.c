@@ -1,12 +1,12 @@
 /* Parses the header lines of responses. Nothing here does I/O; every byte may be hostile. */
 #include "http.h"
 
-#include <curl/curl.h>
 #include <ctype.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "sha256.h"
 
 typedef struct span {
     const char *at;
@@ -104,7 +104,7 @@ bool tmh_tag_set(tmh_tag *tag, const char *bytes, size_t len) {
     for (size_t i = 0; sent && i < len; i++)
         sent = (unsigned char)bytes[i] >= ' ' && bytes[i] != 0x7f;
     if (!sent)
-        return EVP_Digest(bytes, len, tag->digest, NULL, EVP_sha256(), NULL) == 1;
+        return tmi_sha256_of(bytes, len, tag->digest);
     copy_short(tag->text, sizeof tag->text, (span){bytes, len});
     return true;
 }
@@ -153,8 +153,8 @@ static void read_retry(tmh_answer *answer, span s) {
     if (answer->has_retry_after)
         return;
     copy_short(date, sizeof date, s);
-    time_t then = curl_getdate(date, NULL), now = time(NULL);
-    answer->has_retry_after = then != (time_t)-1;
+    int64_t then = 0, now = (int64_t)time(NULL);
+    answer->has_retry_after = tmh_http_date(date, &then);
     answer->retry_after = then > now ? (uint64_t)(then - now) : 0;
 }
 

@@ -7,8 +7,10 @@
  */
 #include "http.h"
 
-#include <curl/curl.h>
+#include "curl_functions.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,13 +28,14 @@ enum { SAID_KEPT = 8 << 10, SAID_TAKEN = 64 << 10 };
 enum { KEPT_OPEN = 4, KNOWN_SOCKETS = 16 };
 
 typedef struct handle {
-    CURL *easy;
+    void *easy;
     bool busy;
-    curl_socket_t sockets[KNOWN_SOCKETS]; /* CURL_SOCKET_BAD where there is none */
-    char problem[CURL_ERROR_SIZE];
+    int sockets[KNOWN_SOCKETS]; /* TMH_CURL_SOCKET_BAD where there is none */
+    char problem[TMH_CURL_ERROR_SIZE];
 } handle;
 
 struct tmh_client {
+    const tmh_curl_functions *curl;
     const tmh_settings *settings;
     _Atomic(long) owner; /* the process whose connections these are; 0 while a child takes over */
     pthread_mutex_t lock, known; /* of the handles; of what is learned about files */
@@ -55,7 +58,7 @@ typedef struct transfer {
 
 static void no_sockets(handle *h) {
     for (size_t i = 0; i < KNOWN_SOCKETS; i++)
-        h->sockets[i] = CURL_SOCKET_BAD;
+        h->sockets[i] = TMH_CURL_SOCKET_BAD;
 }
 
 static void start_locks(tmh_client *client) {
@@ -74,7 +77,7 @@ static void take_over(tmh_client *client) {
     for (uint32_t i = 0; i < client->settings->connections; i++) {
         handle *h = &client->handles[i];
         for (size_t s = 0; s < KNOWN_SOCKETS; s++)
-            if (h->sockets[s] != CURL_SOCKET_BAD)
+            if (h->sockets[s] != TMH_CURL_SOCKET_BAD)
                 close(h->sockets[s]);
         no_sockets(h);
         h->easy = NULL;
@@ -118,14 +121,26 @@ static void begin_quiet(quiet *q) {
     pthread_sigmask(SIG_BLOCK, &pipe, &q->before);
 }
 
+/* Discards a SIGPIPE that is blocked and pending, if there is one. */
+static void discard_pipe(const sigset_t *pipe) {
+#ifdef __APPLE__ /* which has no sigtimedwait; a broken connection's signal is for its own thread */
+    sigset_t pending;
+    int taken;
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1)
+        (void)sigwait(pipe, &taken);
+#else
+    struct timespec now = {0, 0};
+    while (sigtimedwait(pipe, NULL, &now) < 0 && errno == EINTR)
+        continue;
+#endif
+}
+
 static void end_quiet(const quiet *q) {
     sigset_t pipe;
-    struct timespec now = {0, 0};
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     if (!q->pending) /* a signal that was pending before is the caller's */
-        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
-            continue;
+        discard_pipe(&pipe);
     pthread_sigmask(SIG_SETMASK, &q->before, NULL);
 }
 
@@ -200,23 +215,40 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *ctx) {
     }
 }
 
-static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address) {
+/* A socket that programs started by this one do not inherit, and that raises no SIGPIPE. */
+static int quiet_socket(const tmh_curl_sockaddr *a) {
+#ifdef SOCK_CLOEXEC
+    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+#else
+    int fd = socket(a->family, a->socktype, a->protocol), on = 1;
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+#ifdef SO_NOSIGPIPE
+        (void)setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+        (void)on;
+    }
+    return fd;
+#endif
+}
+
+static int open_socket(void *ctx, int purpose, tmh_curl_sockaddr *address) {
     handle *h = ctx;
     (void)purpose;
-    curl_socket_t fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    for (size_t i = 0; fd != CURL_SOCKET_BAD && i < KNOWN_SOCKETS; i++)
-        if (h->sockets[i] == CURL_SOCKET_BAD) {
+    int fd = quiet_socket(address);
+    for (size_t i = 0; fd != TMH_CURL_SOCKET_BAD && i < KNOWN_SOCKETS; i++)
+        if (h->sockets[i] == TMH_CURL_SOCKET_BAD) {
             h->sockets[i] = fd;
             break;
         }
     return fd;
 }
 
-static int close_socket(void *ctx, curl_socket_t fd) {
+static int close_socket(void *ctx, int fd) {
     handle *h = ctx;
     for (size_t i = 0; i < KNOWN_SOCKETS; i++)
         if (h->sockets[i] == fd)
-            h->sockets[i] = CURL_SOCKET_BAD;
+            h->sockets[i] = TMH_CURL_SOCKET_BAD;
     return close(fd);
 }
 
@@ -225,30 +257,46 @@ bool tmh_stops(const tmh_client *client) {
     return s->stop && s->stop(s->stop_ctx) != 0;
 }
 
-static int on_progress(void *ctx, curl_off_t total, curl_off_t now, curl_off_t up_total,
-                       curl_off_t up_now) {
+static int on_progress(void *ctx, int64_t total, int64_t now, int64_t up_total, int64_t up_now) {
     (void)total, (void)now, (void)up_total, (void)up_now;
     return tmh_stops(ctx) ? 1 : 0;
 }
 
 /* Handles. */
 
+/* The file of trusted certificates that libcurl lacks; NULL if it has its own. */
+static const char *missing_ca_file(const tmh_client *client, void *easy) {
+    char *file = NULL, *folder = NULL;
+    if (client->curl->easy_getinfo(easy, TMH_CURLINFO_CAINFO, &file) != TMH_CURLE_OK ||
+        client->curl->easy_getinfo(easy, TMH_CURLINFO_CAPATH, &folder) != TMH_CURLE_OK)
+        return NULL;
+    return tmh_ca_bundle(file, folder, NULL);
+}
+
+/* Refuses every other protocol. CURLOPT_PROTOCOLS_STR appeared in libcurl 7.85. */
+static int allow_http_only(const tmh_client *client, void *easy) {
+    int code = client->curl->easy_setopt(easy, TMH_CURLOPT_PROTOCOLS_STR, "http,https");
+    if (code != TMH_CURLE_UNKNOWN_OPTION)
+        return code;
+    return client->curl->easy_setopt(easy, TMH_CURLOPT_PROTOCOLS,
+                                     (long)(TMH_CURLPROTO_HTTP | TMH_CURLPROTO_HTTPS));
+}
+
 static bool start_handle(tmh_client *client, handle *h) {
     const tmh_settings *s = client->settings;
     if (h->easy)
         return true;
-    CURL *easy = h->easy = curl_easy_init();
+    void *easy = h->easy = client->curl->easy_init();
     if (!easy)
         return false;
     long connect = s->timeout_ms, silent = (long)(s->timeout_ms + 999) / 1000;
-    CURLcode code = CURLE_OK;
+    int code = allow_http_only(client, easy);
 #define SET(option, value)                                                                         \
-    if (code == CURLE_OK)                                                                          \
-    code = curl_easy_setopt(easy, CURLOPT_##option, value)
+    if (code == TMH_CURLE_OK)                                                                      \
+    code = client->curl->easy_setopt(easy, TMH_CURLOPT_##option, value)
     SET(NOSIGNAL, 1L);
-    SET(PROTOCOLS_STR, "http,https");
     SET(FOLLOWLOCATION, 0L);
-    SET(NETRC, (long)CURL_NETRC_IGNORED);
+    SET(NETRC, (long)TMH_CURL_NETRC_IGNORED);
     SET(SSL_VERIFYPEER, 1L);
     SET(SSL_VERIFYHOST, 2L);
     SET(PATH_AS_IS, 1L); /* keys may hold .., and signatures cover the path as it is */
@@ -271,14 +319,15 @@ static bool start_handle(tmh_client *client, handle *h) {
         SET(XFERINFOFUNCTION, on_progress);
         SET(XFERINFODATA, client);
     }
-    if (s->ca_file)
-        SET(CAINFO, s->ca_file);
+    const char *ca_file = s->ca_file || s->ca_folder ? s->ca_file : missing_ca_file(client, easy);
+    if (ca_file)
+        SET(CAINFO, ca_file);
     if (s->ca_folder)
         SET(CAPATH, s->ca_folder);
-    if (code == CURLE_OK) /* if curl was built without HTTP/2, it uses HTTP/1.1 */
-        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    if (code == TMH_CURLE_OK) /* if curl was built without HTTP/2, it uses HTTP/1.1 */
+        client->curl->easy_setopt(easy, TMH_CURLOPT_HTTP_VERSION, (long)TMH_CURL_HTTP_VERSION_2TLS);
 #undef SET
-    return code == CURLE_OK;
+    return code == TMH_CURLE_OK;
 }
 
 /* A free handle, or NULL. The caller holds the lock. */
@@ -304,17 +353,17 @@ static void wait_a_little(tmh_client *client) {
 /* NULL if the request's time is over or the caller's `stop` ends it: request->code says which. */
 static handle *borrow(tmh_client *client, tmh_request *request) {
     enter(client);
-    request->code = CURLE_OK;
+    request->code = TMH_CURLE_OK;
     pthread_mutex_lock(&client->lock);
     handle *h = take_free(client);
-    while (!h && request->code == CURLE_OK) {
+    while (!h && request->code == TMH_CURLE_OK) {
         wait_a_little(client);
         h = take_free(client);
         if (!h && request->deadline && tmh_now() >= request->deadline)
-            request->code = CURLE_OPERATION_TIMEDOUT;
+            request->code = TMH_CURLE_OPERATION_TIMEDOUT;
         pthread_mutex_unlock(&client->lock); /* the caller's function runs without the lock */
         if (!h && tmh_stops(client))
-            request->code = CURLE_ABORTED_BY_CALLBACK;
+            request->code = TMH_CURLE_ABORTED_BY_CALLBACK;
         pthread_mutex_lock(&client->lock);
     }
     pthread_mutex_unlock(&client->lock);
@@ -328,10 +377,10 @@ static void give_back(tmh_client *client, handle *h) {
     pthread_mutex_unlock(&client->lock);
 }
 
-static struct curl_slist *list_headers(const char *const *headers, bool *fine) {
-    struct curl_slist *list = NULL;
+static void *list_headers(const tmh_client *client, const char *const *headers, bool *fine) {
+    void *list = NULL;
     for (*fine = true; *fine && headers && *headers; headers++) {
-        struct curl_slist *longer = curl_slist_append(list, *headers);
+        void *longer = client->curl->slist_append(list, *headers);
         *fine = longer != NULL;
         list = longer ? longer : list;
     }
@@ -346,22 +395,23 @@ static void run(tmh_client *client, handle *h, transfer *t) {
     if (r->deadline && left < limit)
         limit = left;
     h->problem[0] = '\0';
-    curl_easy_setopt(h->easy, CURLOPT_TIMEOUT_MS, limit < INT32_MAX ? (long)limit : INT32_MAX);
-    curl_easy_setopt(h->easy, CURLOPT_HEADERDATA, t);
-    curl_easy_setopt(h->easy, CURLOPT_WRITEDATA, t);
+    client->curl->easy_setopt(h->easy, TMH_CURLOPT_TIMEOUT_MS,
+                              limit < INT32_MAX ? (long)limit : INT32_MAX);
+    client->curl->easy_setopt(h->easy, TMH_CURLOPT_HEADERDATA, t);
+    client->curl->easy_setopt(h->easy, TMH_CURLOPT_WRITEDATA, t);
     begin_quiet(&q);
-    r->code = (int)curl_easy_perform(h->easy);
+    r->code = client->curl->easy_perform(h->easy);
     end_quiet(&q);
-    if (r->code == CURLE_OK && !t->decided)
+    if (r->code == TMH_CURLE_OK && !t->decided)
         decide(t);
     snprintf(r->problem, sizeof r->problem, "%s",
-             h->problem[0] ? h->problem : curl_easy_strerror((CURLcode)r->code));
+             h->problem[0] ? h->problem : client->curl->easy_strerror(r->code));
 }
 
 bool tmh_perform(tmh_client *client, tmh_request *request) {
     transfer t = {.client = client, .request = request};
     bool fine;
-    struct curl_slist *headers = list_headers(request->headers, &fine);
+    void *headers = list_headers(client, request->headers, &fine);
     tmh_answer_free(&request->answer);
     request->got = 0;
     request->said.len = 0;
@@ -372,23 +422,27 @@ bool tmh_perform(tmh_client *client, tmh_request *request) {
         snprintf(request->problem, sizeof request->problem, "all connections were in use");
     if (h) {
         fine = start_handle(client, h) &&
-               curl_easy_setopt(h->easy, CURLOPT_URL, request->url) == CURLE_OK &&
-               curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK;
+               client->curl->easy_setopt(h->easy, TMH_CURLOPT_URL, request->url) == TMH_CURLE_OK &&
+               client->curl->easy_setopt(h->easy, TMH_CURLOPT_HTTPHEADER, headers) == TMH_CURLE_OK;
         if (fine) {
             atomic_fetch_add(&client->requests, 1);
             run(client, h, &t);
-            curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL); /* they are freed below */
+            client->curl->easy_setopt(h->easy, TMH_CURLOPT_HTTPHEADER,
+                                      NULL); /* they are freed below */
         }
         give_back(client, h);
     }
-    curl_slist_free_all(headers);
+    client->curl->slist_free_all(headers);
     return fine && !t.failed && !request->answer.out_of_memory;
 }
 
 /* The rest. */
 
 tmh_client *tmh_client_new(const tmh_settings *settings, tenmap_error *error) {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    if (tmh_find_curl(error) != TENMAP_OK)
+        return NULL;
+    const tmh_curl_functions *curl = tmh_curl();
+    if (curl->global_init(TMH_CURL_GLOBAL_DEFAULT) != TMH_CURLE_OK) {
         tmh_fail(error, TENMAP_ERR_UNSUPPORTED, "libcurl cannot be started on this system");
         return NULL;
     }
@@ -397,12 +451,13 @@ tmh_client *tmh_client_new(const tmh_settings *settings, tenmap_error *error) {
         client->handles = calloc(settings->connections, sizeof *client->handles);
     if (!client || !client->handles) {
         free(client);
-        curl_global_cleanup();
+        curl->global_cleanup();
         tmh_fail_memory(error, "the connections");
         return NULL;
     }
     for (uint32_t i = 0; i < settings->connections; i++)
         no_sockets(&client->handles[i]);
+    client->curl = curl;
     client->settings = settings;
     client->random = tmh_now() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)client;
     atomic_init(&client->owner, (long)getpid());
@@ -417,14 +472,14 @@ void tmh_client_free(tmh_client *client) {
     quiet q;
     begin_quiet(&q);
     for (uint32_t i = 0; i < client->settings->connections; i++)
-        curl_easy_cleanup(client->handles[i].easy);
+        client->curl->easy_cleanup(client->handles[i].easy);
     end_quiet(&q);
     pthread_mutex_destroy(&client->lock);
     pthread_mutex_destroy(&client->known);
     pthread_cond_destroy(&client->freed);
+    client->curl->global_cleanup();
     free(client->handles);
     free(client);
-    curl_global_cleanup();
 }
 
 uint64_t tmh_now(void) {

@@ -1,7 +1,8 @@
 /* Error messages for failed requests and unexpected responses. */
 #include "http.h"
 
-#include <curl/curl.h>
+#include "curl_functions.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static bool fail_head(const tmh_file *file, const tmh_request *request, tenmap_e
                  "%s: the header lines of the server's answer have more than %d bytes, which no "
                  "file server should send: ask those who run it",
                  shown.text, (int)TMH_LONGEST_HEAD);
-    else if (request->code == CURLE_OUT_OF_MEMORY && !request->headed)
+    else if (request->code == TMH_CURLE_OUT_OF_MEMORY && !request->headed)
         tmh_fail(error, TENMAP_ERR_IO,
                  "%s: a header line of the server's answer is longer than 100 KB, or memory ran "
                  "out; is this an HTTP server?",
@@ -148,24 +149,24 @@ static bool fail_head(const tmh_file *file, const tmh_request *request, tenmap_e
 tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request,
                                 tenmap_error *error) {
     static const struct {
-        CURLcode code;
+        int code;
         int os_error;
         const char *text;
     } known[] = {
-        {CURLE_COULDNT_RESOLVE_HOST, 0, "the host name cannot be resolved"},
-        {CURLE_COULDNT_RESOLVE_PROXY, 0, "the proxy's host name cannot be resolved"},
-        {CURLE_COULDNT_CONNECT, ECONNREFUSED, "cannot connect to the server"},
-        {CURLE_OPERATION_TIMEDOUT, ETIMEDOUT, "the server was silent, or slow, for too long"},
-        {CURLE_PARTIAL_FILE, ECONNRESET, "the connection ended in the middle of an answer"},
-        {CURLE_RECV_ERROR, ECONNRESET, "the connection broke"},
-        {CURLE_SEND_ERROR, ECONNRESET, "the connection broke"},
-        {CURLE_UNSUPPORTED_PROTOCOL, 0, "the server's answer is not HTTP"},
-        {CURLE_WEIRD_SERVER_REPLY, 0, "the server's answer cannot be understood"},
-        {CURLE_GOT_NOTHING, ECONNRESET, "the server closed the connection without an answer"},
-        {CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not trusted"},
-        {CURLE_SSL_CACERT_BADFILE, 0, "the file of trusted certificates cannot be read"},
-        {CURLE_SSL_CONNECT_ERROR, 0, "cannot make a TLS connection"},
-        {CURLE_OK, ECONNRESET, "the answer ended too early"},
+        {TMH_CURLE_COULDNT_RESOLVE_HOST, 0, "the host name cannot be resolved"},
+        {TMH_CURLE_COULDNT_RESOLVE_PROXY, 0, "the proxy's host name cannot be resolved"},
+        {TMH_CURLE_COULDNT_CONNECT, ECONNREFUSED, "cannot connect to the server"},
+        {TMH_CURLE_OPERATION_TIMEDOUT, ETIMEDOUT, "the server was silent, or slow, for too long"},
+        {TMH_CURLE_PARTIAL_FILE, ECONNRESET, "the connection ended in the middle of an answer"},
+        {TMH_CURLE_RECV_ERROR, ECONNRESET, "the connection broke"},
+        {TMH_CURLE_SEND_ERROR, ECONNRESET, "the connection broke"},
+        {TMH_CURLE_UNSUPPORTED_PROTOCOL, 0, "the server's answer is not HTTP"},
+        {TMH_CURLE_WEIRD_SERVER_REPLY, 0, "the server's answer cannot be understood"},
+        {TMH_CURLE_GOT_NOTHING, ECONNRESET, "the server closed the connection without an answer"},
+        {TMH_CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not trusted"},
+        {TMH_CURLE_SSL_CACERT_BADFILE, 0, "the file of trusted certificates cannot be read"},
+        {TMH_CURLE_SSL_CONNECT_ERROR, 0, "cannot make a TLS connection"},
+        {TMH_CURLE_OK, ECONNRESET, "the answer ended too early"},
     };
     const char *text = "the request failed";
     int os_error = 0;
@@ -173,11 +174,11 @@ tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request
     if (fail_head(file, request, error))
         return error->status;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if ((int)known[i].code == request->code) {
+        if (known[i].code == request->code) {
             text = known[i].text;
             os_error = known[i].os_error;
         }
-    if (request->code == CURLE_OK)
+    if (request->code == TMH_CURLE_OK)
         tmh_fail(error, TENMAP_ERR_IO, "%s: %s", tmh_show(file->given).text, text);
     else
         tmh_fail(error, TENMAP_ERR_IO, "%s: %s (%s)", tmh_show(file->given).text, text,

@@ -8,7 +8,8 @@
  */
 #include "http.h"
 
-#include <curl/curl.h>
+#include "curl_functions.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -290,19 +291,19 @@ static outcome judge_status(errand *e) {
 /* Which failures of a connection are temporary: all except those that are about the address. */
 static bool passes(const errand *e) {
     switch (e->request.code) {
-    case CURLE_OK:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_SSL_CONNECT_ERROR:
+    case TMH_CURLE_OK:
+    case TMH_CURLE_OPERATION_TIMEDOUT:
+    case TMH_CURLE_PARTIAL_FILE:
+    case TMH_CURLE_RECV_ERROR:
+    case TMH_CURLE_SEND_ERROR:
+    case TMH_CURLE_GOT_NOTHING:
+    case TMH_CURLE_HTTP2:
+    case TMH_CURLE_HTTP2_STREAM:
+    case TMH_CURLE_WEIRD_SERVER_REPLY:
+    case TMH_CURLE_SSL_CONNECT_ERROR:
         return true;
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_COULDNT_RESOLVE_HOST:
+    case TMH_CURLE_COULDNT_CONNECT:
+    case TMH_CURLE_COULDNT_RESOLVE_HOST:
         return e->pins.set; /* it existed before */
     default:
         return false;
@@ -325,7 +326,7 @@ static outcome judge_answer(errand *e) {
     if (r->headed && status == 206 && !e->text && finish_part(e) == DONE)
         return DONE;
     tmh_fail_transfer(e->file, r, e->error);
-    if (r->code != CURLE_OK)
+    if (r->code != TMH_CURLE_OK)
         return passes(e) ? TRY_AGAIN : FAILED;
     if (status == 200)
         return e->text ? DONE : finish_whole(e, r->got);
@@ -394,7 +395,7 @@ static outcome attempt(errand *e) {
             return fail_stopped(e);
         if (!ask(e))
             return stop(e, tmh_fail_memory(e->error, "a request"));
-        if (e->request.code == CURLE_ABORTED_BY_CALLBACK)
+        if (e->request.code == TMH_CURLE_ABORTED_BY_CALLBACK)
             return fail_stopped(e);
         if (!e->request.headed || !is_redirect(e->request.answer.status))
             return judge_answer(e);

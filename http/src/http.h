@@ -86,6 +86,11 @@ void tmh_add_host(tmh_text *text, const char *url);
 /* Length of a leading "http://" or "https://", in upper or lower case; 0 if there is neither. */
 size_t tmh_web_scheme(const char *text);
 
+/* http_date.c: dates in header lines. */
+
+/* Seconds since 1970 of a date in one of HTTP's three forms; false if it is none of them. */
+bool tmh_http_date(const char *text, int64_t *seconds);
+
 /* answer.c: parses the header lines of responses. */
 
 /*
@@ -203,6 +208,17 @@ tenmap_status tmh_settings_read(tmh_settings *settings, const tenmap_http_option
                                 tenmap_error *error);
 void tmh_settings_free(tmh_settings *settings);
 
+/* find_curl.c: libcurl's functions. curl_functions.h declares them. */
+
+/* ca_bundle.c: trusted certificates. */
+
+/*
+ * The file that should replace libcurl's own choice; NULL if that is fine, or there is no better
+ * one. own_file and own_folder are what libcurl was built with, or NULL. `bundles` are the files to
+ * look for, with NULL at the end; NULL stands for the usual places.
+ */
+const char *tmh_ca_bundle(const char *own_file, const char *own_folder, const char *const *bundles);
+
 /* client.c: connections, and single requests on them. */
 
 typedef struct tmh_client tmh_client;
@@ -244,7 +260,7 @@ typedef struct tmh_request {
     bool long_head;    /* the header lines were longer than TMH_LONGEST_HEAD, all together */
     bool cut;          /* by TMH_CUT_OFF */
     bool headed;       /* all header lines were received */
-    int code;          /* a CURLcode */
+    int code;          /* TMH_CURLE_* */
     char problem[256]; /* curl's message */
 } tmh_request;
 

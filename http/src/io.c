@@ -370,3 +370,22 @@ tenmap_http_traffic tenmap_http_moved(const tenmap_io *io) {
     const tmh_io *own = io ? io->ctx : NULL;
     return own ? tmh_traffic(own->client) : (tenmap_http_traffic){0, 0, 0, 0};
 }
+
+int tenmap_http_sha256(const tenmap_io *io, const void *opened, char digits[65]) {
+    enum { DIGITS = 64 };
+    const tmh_file *file = opened;
+    digits[0] = '\0';
+    if (!io || !io->ctx || !file)
+        return 0;
+    tmh_lock(file->io->client);
+    const tmh_tag *tag = &file->pins.linked_tag;
+    bool given = tag->len == DIGITS + 2 && tag->text[0] == '"' &&
+                 strspn(tag->text + 1, "0123456789abcdef") == DIGITS &&
+                 tag->text[DIGITS + 1] == '"';
+    if (given) {
+        memcpy(digits, tag->text + 1, DIGITS);
+        digits[DIGITS] = '\0';
+    }
+    tmh_unlock(file->io->client);
+    return given;
+}

@@ -4,12 +4,13 @@
  */
 #include "http.h"
 
-#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "sha256.h"
 
 /* What was learned about a whole repository or bucket. */
 
@@ -213,7 +214,7 @@ void tmh_header_add(tmh_headers *headers, const char *format, ...) {
 
 void tmh_headers_free(tmh_headers *headers) {
     for (size_t i = 0; i < headers->count; i++) {
-        OPENSSL_cleanse(headers->lines[i], strlen(headers->lines[i]));
+        tmi_wipe(headers->lines[i], strlen(headers->lines[i]));
         free(headers->lines[i]);
     }
     *headers = (tmh_headers){.count = 0};

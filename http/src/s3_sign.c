@@ -1,12 +1,12 @@
 /* Signature Version 4, for GET requests without a body. */
 #include "http.h"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HASH = 32 };
+#include "sha256.h"
+
+enum { HASH = TMI_SHA256_BYTES };
 
 const char tmh_empty_hash[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -20,10 +20,7 @@ static void to_hex(const unsigned char *bytes, char *out) {
 }
 
 static bool keyed(const void *key, size_t key_len, const char *text, unsigned char out[HASH]) {
-    unsigned len = 0;
-    return HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)text, strlen(text), out,
-                &len) != NULL &&
-           len == HASH;
+    return tmi_hmac_sha256(key, key_len, text, strlen(text), out);
 }
 
 /* The names of the signed headers, in order. */
@@ -68,9 +65,9 @@ static bool signing_key(const tmh_keys *keys, const char *day, const char *regio
                 keyed(step, HASH, region, out) && keyed(out, HASH, "s3", step) &&
                 keyed(step, HASH, "aws4_request", out);
     if (first.bytes)
-        OPENSSL_cleanse(first.bytes, first.len);
+        tmi_wipe(first.bytes, first.len);
     free(first.bytes);
-    OPENSSL_cleanse(step, sizeof step);
+    tmi_wipe(step, sizeof step);
     return fine;
 }
 
@@ -78,15 +75,14 @@ bool tmh_sign(const tmh_keys *keys, const tmh_signed *request, tmh_text *authori
     tmh_text canonical = {.bytes = NULL}, text = {.bytes = NULL}, scope = {.bytes = NULL};
     unsigned char hash[HASH], key[HASH];
     char hex[2 * HASH + 1], day[9] = "";
-    unsigned len = 0;
     memcpy(day, request->date, 8);
     tmh_adds(&scope, day);
     tmh_adds(&scope, "/");
     tmh_adds(&scope, request->region);
     tmh_adds(&scope, "/s3/aws4_request");
     canonical_request(keys, request, &canonical);
-    bool fine = !scope.failed && !canonical.failed &&
-                EVP_Digest(canonical.bytes, canonical.len, hash, &len, EVP_sha256(), NULL) == 1;
+    bool fine =
+        !scope.failed && !canonical.failed && tmi_sha256_of(canonical.bytes, canonical.len, hash);
     if (fine) {
         to_hex(hash, hex);
         add_line(&text, "", "AWS4-HMAC-SHA256");
@@ -95,7 +91,7 @@ bool tmh_sign(const tmh_keys *keys, const tmh_signed *request, tmh_text *authori
         tmh_adds(&text, hex);
         fine = !text.failed && signing_key(keys, day, request->region, key) &&
                keyed(key, HASH, text.bytes, hash);
-        OPENSSL_cleanse(key, sizeof key);
+        tmi_wipe(key, sizeof key);
     }
     if (fine) {
         to_hex(hash, hex);

@@ -1,10 +1,11 @@
 /* Options and environment: read once, checked, copied. */
 #include "http.h"
 
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "sha256.h"
 
 /* The variable's value, if it is set and not empty; else NULL. */
 static const char *variable(const char *name) {
@@ -77,7 +78,7 @@ static char *read_token_file(void) {
     fclose(file);
     size_t len = got ? strcspn(line, " \t\r\n") : 0;
     char *token = len ? tmh_copy(line, len) : NULL;
-    OPENSSL_cleanse(line, sizeof line);
+    tmi_wipe(line, sizeof line);
     return token;
 }
 
@@ -176,8 +177,7 @@ static tenmap_status take_client(tmh_settings *s, const tenmap_http_options *o,
     if (o->user_agent)
         tmh_adds(&agent, o->user_agent);
     else
-        tmh_addf(&agent, "tenmap/%d.%d.%d", TENMAP_VERSION_MAJOR, TENMAP_VERSION_MINOR,
-                 TENMAP_VERSION_PATCH);
+        tmh_adds(&agent, "tenmap/" TENMAP_VERSION_TEXT);
     s->user_agent = tmh_take(&agent);
     s->ca_file = file ? tmh_copy(file, strlen(file)) : NULL;
     s->ca_folder = folder ? tmh_copy(folder, strlen(folder)) : NULL;
@@ -215,7 +215,7 @@ tenmap_status tmh_settings_read(tmh_settings *settings, const tenmap_http_option
 
 static void forget(char *secret) {
     if (secret)
-        OPENSSL_cleanse(secret, strlen(secret));
+        tmi_wipe(secret, strlen(secret));
     free(secret);
 }
 

@@ -1,13 +1,14 @@
 """Runs the tool on models that nginx serves in realistic ways:
 
-    nginx.py TENMAP
+    nginx.py TENMAP [NGINX]
 
 Plain; over TLS with a certificate of our own authority, and HTTP/2; and behind a front end that
 mimics a hub. The front end answers with 302, the linked headers and an address on another host,
 with another certificate, that expires. It expires after a number of requests, not of seconds, so
 that the result does not depend on how busy the machine is. The bytes are compared with a local copy
 of the model, for every dtype; nginx's own log gives the numbers of bytes and requests. Then a
-sparse model of 100 GB in 200 shards. Exits with 77 and says why if nginx is missing.
+sparse model of 100 GB in 200 shards. NGINX is the program to run if nginx is not installed. Exits
+with 77 and says why if neither is there.
 """
 import json
 import os
@@ -84,6 +85,18 @@ def write_small(folder):
                 data = dice.randbytes(length)
                 out.write(bytes(b & 1 for b in data) if dtype == "BOOL" else data)
         owners.update({t[0]: file for t in tensors})
+    write_index(folder, owners)
+
+
+def write_large(folder):
+    """Writes two shards that take more requests than an expiring ticket allows, of 4 MiB each."""
+    owners = {}
+    os.makedirs(folder)
+    for shard in range(2):
+        file, size = f"model-0000{shard + 1}-of-00002.safetensors", (USES + 3) * (4 << 20)
+        with open(os.path.join(folder, file), "wb") as out:
+            out.write(header([(f"w{shard}", "U8", [size], size)])[0] + random.Random(shard).randbytes(size))
+        owners[f"w{shard}"] = file
     write_index(folder, owners)
 
 
@@ -190,6 +203,8 @@ http {{
 class Nginx:
     def __init__(self):
         program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
+        if not program and len(sys.argv) > 2:
+            program = shutil.which(sys.argv[2])
         if not program or not shutil.which("openssl"):
             skip("nginx or openssl is not here (Debian: nginx-light, openssl)")
         make_certificates()
@@ -328,8 +343,8 @@ def certificates(nginx):
 
 def expiring(nginx):
     """Reads for longer than a ticket lives: the client gets a new one, and nothing changes."""
-    local, far = os.path.join(WORK, "served", "small"), "hf://org/expiring"
-    os.symlink("small", os.path.join(WORK, "served", "expiring"))
+    local, far = os.path.join(WORK, "served", "expiring"), "hf://org/expiring"
+    write_large(local)
     write_tree("expiring")
     nginx.requests()
     # One thread, because threads share tickets.

@@ -593,8 +593,12 @@ class Handler(BaseHTTPRequestHandler):
         if not os.path.exists(os.path.join(SERVED, unquote(name))):
             return self.empty(404, {"X-Error-Code": "EntryNotFound"})
         size = os.path.getsize(os.path.join(SERVED, unquote(name)))
+        digest = "sha"
+        if name.endswith(".safetensors"):
+            with open(os.path.join(SERVED, unquote(name)), "rb") as file:
+                digest = hashlib.sha256(file.read()).hexdigest()
         self.go(f"{self.other()}/files/{name}", 302,
-                {"X-Linked-ETag": '"sha"', "X-Repo-Commit": COMMIT,
+                {"X-Linked-ETag": f'"{digest}"', "X-Repo-Commit": COMMIT,
                  **({} if name in ("tokenizer_huge.json", "config.json") else {"X-Linked-Size": str(size)})})
 
     # Faults on a schedule that the seed in the path determines.

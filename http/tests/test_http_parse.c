@@ -1,6 +1,8 @@
 /* What libtenmap-http parses and signs: addresses, header lines, listings, Signature Version 4. */
 #include "http.h"
 
+#include "curl_functions.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -165,6 +167,10 @@ static void test_redirect(void **state) {
         {"https://h/a", "https://u:p@h/a", NULL, "user name"},
         {"https://h/a", "https://", NULL, "not an address"},
     };
+    if (tmh_find_curl(&error) != TENMAP_OK) {
+        print_message("SKIPPED: %s\n", error.message);
+        skip();
+    }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tenmap_status status = tmh_redirect(&file, rows[i].from, rows[i].location, &next, &error);
         if (rows[i].next) {
@@ -513,6 +519,53 @@ static void test_signatures(void **state) {
     }
 }
 
+static void dates_have_one_of_three_forms(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t seconds; /* -1: not a date */
+    } rows[] = {
+        {"Sun, 06 Nov 1994 08:49:37 GMT", 784111777},
+        {"Sunday, 06-Nov-94 08:49:37 GMT", 784111777},
+        {"Sun Nov  6 08:49:37 1994", 784111777},
+        {"Thu, 01 Jan 1970 00:00:00 GMT", 0},
+        {"Thu, 29 Feb 2024 23:59:60 GMT", 1709251200},
+        {"Wed, 01 Mar 2000 00:00:00 GMT", 951868800},
+        {"Fri, 31 Dec 9999 23:59:59 GMT", 253402300799},
+        {"Sunday, 06-Nov-38 00:00:00 GMT", 2172614400},
+        {"Sun, 06 Nov 1994 08:49:37", -1},
+        {"Sun, 06 Nov 1994 08:49:37 GMT+1", -1},
+        {"Sun, 06 Nov 1994 08:49:37 CET", -1},
+        {"Sun, 06 Nof 1994 08:49:37 GMT", -1},
+        {"Sun, 06 No 1994 08:49:37 GMT", -1},
+        {"Sun, 00 Nov 1994 08:49:37 GMT", -1},
+        {"Sun, 06 Nov 1994 24:49:37 GMT", -1},
+        {"Sun, 06 Nov 1994 -8:49:37 GMT", -1},
+        {"Sun, 06 Nov 1969 08:49:37 GMT", -1},
+        {"never", -1},
+        {"", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t seconds = -1;
+        bool is_date = tmh_http_date(rows[i].text, &seconds);
+        if (is_date != (rows[i].seconds >= 0) || seconds != rows[i].seconds)
+            fail_msg("%s: %lld", rows[i].text, (long long)seconds);
+    }
+}
+
+static void a_server_may_ask_to_wait_until_a_date(void **state) {
+    (void)state;
+    char line[64];
+    time_t then = time(NULL) + 100;
+    struct tm utc;
+    assert_non_null(gmtime_r(&then, &utc));
+    assert_true(strftime(line, sizeof line, "Retry-After: %a, %d %b %Y %H:%M:%S GMT", &utc) > 0);
+    const char *const lines[] = {"HTTP/1.1 503 Busy", line, NULL};
+    tmh_answer a = answer_of(lines);
+    assert_true(a.has_retry_after && a.retry_after > 90 && a.retry_after <= 100);
+    tmh_answer_free(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_web_addresses),
@@ -532,6 +585,8 @@ int main(void) {
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(tags_and_dates_are_compared_whole),
         cmocka_unit_test(a_commit_is_a_plain_name),
+        cmocka_unit_test(dates_have_one_of_three_forms),
+        cmocka_unit_test(a_server_may_ask_to_wait_until_a_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
