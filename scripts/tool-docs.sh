@@ -4,8 +4,9 @@
 #     scripts/tool-docs.sh TENMAP FIXTURES <docs/tool.md
 #
 # In a block marked ```console, lines that begin with "$ " run one after the other in a folder with
-# the models that FIXTURES makes (tests/cli/fixtures.c, or quantized.c for docs/quantized.md). Their
-# output replaces the lines below them.
+# the models that FIXTURES makes (tests/cli/fixtures.c; quantized.c for docs/quantized.md, published.c
+# for docs/fit.md; for docs/recipes.md a program that calls tests/cli/recipes/models.sh with
+# fixtures and the folder). Their output replaces the lines below them.
 set -eu
 tool=$(realpath "$1") fixtures=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-docs-XXXXXX")

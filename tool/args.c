@@ -18,7 +18,7 @@ const option common_options[] = {
     {0, "lenient", NULL, OPTION_SWITCH, COMMON(lenient),
      "Also open files with trailing bytes, holes or unknown dtypes"},
     {0, "partial", NULL, OPTION_SWITCH, COMMON(partial),
-     "Open models with missing shards, without the tensors in them"},
+     "Open models with missing shards, without the tensors in them; ls lists truncated files"},
     {0, "max-header", "SIZE", OPTION_SIZE, COMMON(max_header),
      "Accept headers up to this size (100MB)"},
     {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),
@@ -395,14 +395,33 @@ void print_help(const command *self) {
         printf("  %s\n      %s\n", e->line, e->what);
 }
 
+/* One example for each job, with GGUF and addresses among them. */
+static const example overview_examples[] = {
+    {"tenmap info model.gguf", "what it is, on one screen"},
+    {"tenmap fit --memory 24GB llama/", "whether it fits, and how small it must be"},
+    {"tenmap check llama/", "whether the download is whole"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf", "what the quantization lost"},
+    {"tenmap convert llama/ --to f16 -o llama-f16/", "half the size of F32"},
+    {"tenmap report tuned/ --compare base/", "a page for the browser: what a fine-tune changed"},
+    {"tenmap info hf://ORG/NAME", "of a model on a hub, without downloading it"},
+    {NULL, NULL}};
+
 void print_overview(void) {
+    const help_job *next = jobs;
     printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
-           "Inspects, checks, compares, converts and rewrites models in the SafeTensors and\n"
-           "GGUF formats. MODEL is a file, an index, a folder, or the address of one.\n"
-           "\nCommands:\n");
-    for (const command *const *c = commands; *c; c++)
-        if (!(*c)->hidden)
-            printf("  %-11s %s\n", (*c)->name, (*c)->summary);
+           "Inspects, checks, compares, converts and rewrites model weights without\n"
+           "loading them. MODEL is a .safetensors or .gguf file, an index of shards, a\n"
+           "folder, or the address of one (https://, hf://, s3://).\n");
+    for (const command *const *c = commands; *c; c++) {
+        if ((*c)->hidden)
+            continue;
+        if (next->title && next->first == *c)
+            printf("\n%s\n", next++->title);
+        printf("  %-11s %s\n", (*c)->name, (*c)->summary);
+    }
+    printf("\nExamples:\n");
+    for (const example *e = overview_examples; e->line; e++)
+        printf("  %s\n      %s\n", e->line, e->what);
     printf("\n'tenmap COMMAND --help' shows the options and examples of one command.\n"
            "Exit codes: 0 fine, 1 differences or warnings, 2 the model was rejected,\n"
            "3 it could not be read or written, 64 wrong usage.\n");

@@ -108,6 +108,13 @@ extern const option common_options[];
 extern common_settings common;
 extern const command *const commands[]; /* in main.c; ends with NULL */
 
+/* A job that people come with. It has the commands from `first` to the next job's. */
+typedef struct help_job {
+    const char *title; /* NULL ends the list */
+    const command *first;
+} help_job;
+extern const help_job jobs[]; /* in main.c */
+
 /*
  * args.c: fills the settings and calls the command, or answers --help. argv[0] is the command's
  * name.

@@ -8,26 +8,28 @@
 
 #include "command.h"
 #include "suggest.h"
+#include "version.h"
 
-/* In the order of help and manual: commands that inspect, commands that change, the tool itself. */
+/* In the order of help and manual, by job. */
 #define COMMANDS(X)                                                                                \
-    X(ls)                                                                                          \
     X(info)                                                                                        \
-    X(inventory)                                                                                   \
-    X(check)                                                                                       \
+    X(ls)                                                                                          \
+    X(fit)                                                                                         \
     X(stats)                                                                                       \
-    X(report)                                                                                      \
     X(get)                                                                                         \
+    X(report)                                                                                      \
+    X(check)                                                                                       \
+    X(hash)                                                                                        \
+    X(inventory)                                                                                   \
     X(diff)                                                                                        \
-    X(meta)                                                                                        \
     X(convert)                                                                                     \
-    X(rename)                                                                                      \
     X(extract)                                                                                     \
     X(drop)                                                                                        \
     X(merge)                                                                                       \
     X(split)                                                                                       \
+    X(meta)                                                                                        \
+    X(rename)                                                                                      \
     X(realign)                                                                                     \
-    X(hash)                                                                                        \
     X(bench)                                                                                       \
     X(completion)                                                                                  \
     X(manual)
@@ -36,6 +38,13 @@
 COMMANDS(DECLARE)
 #define ADDRESS(name) &cmd_##name,
 const command *const commands[] = {COMMANDS(ADDRESS) NULL};
+const help_job jobs[] = {{"What is this model?", &cmd_info},
+                         {"Is it whole, and is it the right one?", &cmd_check},
+                         {"What changed?", &cmd_diff},
+                         {"Make a smaller or another model of it", &cmd_convert},
+                         {"Change names, metadata and layout, in place if possible", &cmd_meta},
+                         {"This machine and this tool", &cmd_bench},
+                         {NULL, NULL}};
 
 static const command *find_command(const char *name) {
     for (const command *const *c = commands; *c; c++)
@@ -70,13 +79,6 @@ static int help(int argc, char **argv) {
     return EXIT_FINE;
 }
 
-static int print_version(void) {
-    uint32_t v = tenmap_version();
-    printf("tenmap %u.%u.%u (%s)\n", (unsigned)(v / 1000000), (unsigned)(v / 1000 % 1000),
-           (unsigned)(v % 1000), tenmap_cpu_path());
-    return EXIT_FINE;
-}
-
 static int dispatch(int argc, char **argv) {
     if (argc < 2) {
         print_overview();
@@ -85,8 +87,10 @@ static int dispatch(int argc, char **argv) {
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
         return help(argc, argv);
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-        return print_version();
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        print_version();
+        return EXIT_FINE;
+    }
     const command *c = find_command(argv[1]);
     if (!c)
         return unknown_command(argv[1]);

@@ -114,15 +114,32 @@ static bool selects(const filter *f, const tenmap_tensor *t, bool *used) {
            dtype_selected(&f->dtypes, t);
 }
 
+/*
+ * Compares with a whole name, and with modules in it: "lm_heda" is close to lm_head in
+ * "lm_head.weight". The suggestion is the whole name.
+ */
+static void suggest_tensor(suggestion *best, const char *pattern, const tenmap_tensor *t) {
+    size_t end = t->name_len;
+    suggest(best, pattern, strlen(pattern), t->name, t->name_len);
+    while (end && t->name[end - 1] != '.')
+        end--;
+    for (size_t begin = 0; begin + 1 < end; begin++) {
+        suggestion module = *best;
+        if (begin && t->name[begin - 1] != '.')
+            continue;
+        suggest(&module, pattern, strlen(pattern), t->name + begin, end - 1 - begin);
+        if (module.word != best->word)
+            *best = (suggestion){t->name, t->name_len, module.distance};
+    }
+}
+
 /* Adds the name that was probably meant, or the first name as an example. */
 static void name_hint(const tenmap_model *model, const char *pattern, text *out) {
     enum { MOST_COLUMNS = 60 };
     const tenmap_tensor *first = tenmap_at(model, 0);
     suggestion best = {0};
-    for (size_t i = 0; i < tenmap_count(model); i++) {
-        const tenmap_tensor *t = tenmap_at(model, i);
-        suggest(&best, pattern, strlen(pattern), t->name, t->name_len);
-    }
+    for (size_t i = 0; i < tenmap_count(model); i++)
+        suggest_tensor(&best, pattern, tenmap_at(model, i));
     text_addf(out, best.word ? "did you mean " : "the first one is called ");
     if (best.word)
         text_add_safe(out, best.word, best.len);

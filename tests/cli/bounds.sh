@@ -58,11 +58,11 @@ for i in $(seq 249); do
     ln links/0.safetensors links/$i.safetensors
 done
 for i in $(seq 100); do cp links/0.safetensors links/copies/$i.safetensors; done
-within inventory links -j 1 | sed -n '/Shared/,$p' | sed -n '1,5p; $p'
+within inventory links -j 1 | sed -n '/Duplicates/,$p' | sed -n '1,5p; $p'
 # Many pairs are listed, but not thousands times thousands of them.
 for i in $(seq 250 1500); do ln links/0.safetensors links/$i.safetensors; done
 within inventory links -j 1 | tail -n 1
-within inventory links -j 1 --json | tail -n 6
+within inventory links -j 1 --json | sed -n '/"shared"/,$p'
 # The file is not read again in another folder either, where config.json may name it differently.
 mkdir apart
 for i in 1 2; do

@@ -3,7 +3,7 @@
 here=$(cd "$(dirname "$1")" && pwd)
 root=$(cd "$here/../.." && pwd)
 sed -n 's/^## //p' "$root/docs/tool.md" | tr 'A-Z ' 'a-z\n' >headings
-commands=$("$tool" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$tool" --help | sed -n '/^Examples:/q; s/^  \([a-z]*\) .*/\1/p')
 for command in $commands; do
     grep -qx "$command" headings || echo "$command: docs/tool.md has no section about it"
     grep -q "^ *t $command\( \|$\)" "$here"/*.sh || echo "$command: no script in tests/cli/ runs it"

@@ -43,6 +43,6 @@ cat odd/config.json
 
 # --min-rank.
 t convert layers.safetensors --to f16 --min-rank 2 -o matrices.safetensors
-t ls matrices.safetensors model.norm model.embed layers.0.
+t ls -s file matrices.safetensors model.norm model.embed layers.0.
 t convert layers.safetensors --to f16 --min-rank 2 --rule model.norm.weight=bf16 -o ruled.safetensors
 t ls ruled.safetensors model.norm

@@ -2,7 +2,7 @@
 t convert small.safetensors --to bf16 -o out.safetensors --dry-run
 ls out.safetensors 2>&1 || true
 t convert small.safetensors --to bf16 -o out.safetensors --meta made=here --meta version=2
-t ls out.safetensors
+t ls -s file out.safetensors
 grep -ao '__metadata__":{[^}]*}' out.safetensors
 # The scalar -11 is 0xc130 in BF16.
 t extract out.safetensors temperature -o one.safetensors
@@ -11,7 +11,7 @@ tail -c 2 one.safetensors | od -An -tx1
 # Rules: the first match counts, and --keep comes before all; integers change only if a rule names
 # them.
 t convert small.safetensors --rule 'layer*=f16' --rule 'layer.0.wide=f32' --rule 'mask=f32' --rule 'bytes=keep' --keep bias -o rules.safetensors
-t ls rules.safetensors
+t ls -s file rules.safetensors
 t convert layers.safetensors --to f8_e4m3 --keep norm --rule 'lm_head*=bf16' --saturate -n -o x --json | head -12
 
 # Integers keep their values in other integer dtypes, fail at the first that does not fit, or

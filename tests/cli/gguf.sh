@@ -20,8 +20,8 @@ t get types.gguf t12[:4] --tsv
 t get types.gguf t12[:4] --as q4_k
 t get types.gguf t12[:4] --as q8_0
 t convert types.gguf --to bf16 -o out.safetensors
-t ls out.safetensors --dtype BF16 --tsv
-t diff types.gguf out.safetensors --quiet
+t ls -s file out.safetensors --dtype BF16 --tsv
+t diff types.gguf out.safetensors --as-stored --quiet
 t diff shapes.gguf shapes.gguf
 t hash shapes.gguf
 t extract types.gguf t12 -o part.safetensors
@@ -41,7 +41,7 @@ t diff llama.safetensors llama.gguf --map-names
 t diff llama.gguf llama.safetensors --map-names --rtol 0.01 --atol 0.002
 t diff llama.safetensors llama.gguf --map-names 'blk.0.attn_k.bias' 'model.layers.1.*' -x blk.1.ffn_gate_inp
 t diff llama.safetensors llama.gguf --map-names --headers --json
-t diff llama.safetensors llama.gguf lm_head.weight output.weight --any-metadata
+t diff llama.safetensors llama.gguf lm_head.weight output.weight --any-metadata --as-stored
 t diff llama.safetensors llama.gguf lm_head.weight --rename 's/lm_head/output/' --any-metadata
 t diff llama.safetensors llama.gguf --rename 's/.*/output.weight/'
 t diff llama.safetensors llama.gguf --rename 's/('

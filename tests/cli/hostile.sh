@@ -62,6 +62,7 @@ on_model() {
     ls) run ls "$2" && run ls -l "$2" && run ls --tree "$2" && run ls --fold "$2" && run ls --json "$2" &&
         run ls --tsv "$2" && run ls -s dtype "$2" "$evil" ;;
     info) run info "$2" && run info --json "$2" ;;
+    fit) run fit "$2" && run fit --json "$2" && run fit --tsv "$2" && run fit --context "$evil" "$2" ;;
     inventory) run inventory . && run inventory --json . && run inventory --no-duplicates "$evil" ;;
     check) run check "$2" && run check --values "$2" && run check --json "$2" && run check --lenient "$2" ;;
     stats) run stats "$2" && run stats --hist "$2" && run stats --json "$2" && run stats --tsv "$2" ;;
@@ -101,7 +102,7 @@ mkdir pointers
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 68%s\n' 0 "$evil" |
     tee "pointers/$path" >pointers/named
 
-commands=$("$tool" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$tool" --help | sed -n '/^Examples:/q; s/^  \([a-z]*\) .*/\1/p')
 for command in $commands manual; do
     count=0
     {

@@ -15,7 +15,8 @@ sed -i 's/"vocab_size": 64/"vocab_size": 96/; s/"num_hidden_layers": 12/"num_hid
 t check --config llama --level warning
 t check --config --json llama/model.safetensors | grep config.json
 sed -i 's/"num_hidden_layers": 14/"num_hidden_layers": 10/; s/"intermediate_size": 32/"intermediate_size": 48/' llama/config.json
-t check --config llama --level warning | sort | uniq -c | sort -rn | head -3
+t check --config llama --level warning
+t check --all --config llama --level warning | sort | uniq -c | sort -rn | head -3
 echo '{"model_type": "unheard_of"}' >llama/config.json
 t check --config llama
 echo '{"model_type": ' >llama/config.json
@@ -39,6 +40,23 @@ tensors peft/adapter_model.safetensors base_model.model.model.layers.0.self_attn
 who peft
 echo '{"peft_type": "LORA", "lora_alpha": 32}' >peft/adapter_config.json
 who peft
+# The base of an adapter is on the first line, and in JSON.
+echo '{"peft_type": "LORA", "lora_alpha": 32, "base_model_name_or_path": "maker/base-8B"}' >peft/adapter_config.json
+who peft
+"$tool" info --json peft | grep base_model
+# The first line of a model: experts, context length and vocabulary; the context from its tokenizer.
+mkdir first
+cat >first/config.json <<'END'
+{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_hidden_layers": 1, "vocab_size": 64,
+ "num_experts": 4, "num_experts_per_tok": 1}
+END
+tensors first/model.safetensors model.embed_tokens.weight BF16 [64,2] 256 \
+    model.layers.0.mlp.experts.0.up_proj.weight BF16 [4,2] 16 model.layers.0.mlp.experts.1.up_proj.weight BF16 [4,2] 16 \
+    model.layers.0.mlp.experts.2.up_proj.weight BF16 [4,2] 16 model.layers.0.mlp.experts.3.up_proj.weight BF16 [4,2] 16
+who first
+echo '{"model_max_length": 32768}' >first/tokenizer_config.json
+who first
+"$tool" info --json first | grep -e '"params":' -e active_params -e context_length -e vocabulary -e stored_as | grep -v dtype
 tensors kohya.safetensors lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q.lora_down.weight F16 [16,4] 128 \
     lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q.alpha F16 [] 2
 who kohya.safetensors

@@ -57,7 +57,7 @@ done
 
 # So does every other command, unless it is done before. Shells make commands in the background
 # ignore SIGINT, and those that leave nothing behind do not catch it; SIGTERM ends them.
-commands=$("$tool" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$tool" --help | sed -n '/^Examples:/q; s/^  \([a-z]*\) .*/\1/p')
 for command in $commands; do
     set -- "$command" holes/a.safetensors
     case $command in

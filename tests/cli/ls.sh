@@ -3,6 +3,17 @@ t ls -l small.safetensors misaligned
 t ls -l misaligned.safetensors
 t ls sharded 'model.layers.1*.input*'
 t ls --long sharded 'model.layers.[23].input*'
+# By default, names sort as numbers do, in a table, --tsv and --json alike, whatever the order in the
+# file; --sort file is that order.
+{
+    header_of layers.10.w U8 [2] 2 layers.2.w U8 [2] 2 layers.1.w U8 [2] 2 embed U8 [2] 2
+    printf '12345678'
+} >unsorted.safetensors
+t ls unsorted.safetensors
+t ls --tsv unsorted.safetensors
+t ls --json unsorted.safetensors
+t ls --sort file unsorted.safetensors
+t ls --sort file --tsv -r unsorted.safetensors
 t ls --sort name layers.safetensors input
 t ls --sort size small.safetensors
 t ls --sort size -r small.safetensors 'layer.*'

@@ -7,8 +7,11 @@ t --nosuch
 t --color never ls small.safetensors
 "$tool" ls "$(printf 'a\033[31mb')" 2>&1 || echo "exit $?"
 "$tool" "$(printf '\033[31m')" 2>&1 || echo "exit $?"
-# A version of three numbers and the CPU path, whatever they are.
-"$tool" --version | sed 's/[0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]* (.*)/X.Y.Z (PATH)/'
+# The first line is the version alone, for scripts. The other lines are about the build: the commit
+# only if it was built from git, and libcurl's version only where there is one.
+"$tool" --version | sed -e '1s/ [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*[a-z]*[0-9]*$/ X.Y.Z/' \
+    -e '/^commit        [0-9a-f]\{7,40\}$/d' -e 's/^\(compiler      \)\(GCC\|clang\) [0-9].*/\1NAME/' \
+    -e 's/^\(instructions  \)[a-z0-9_]*$/\1SET/' -e 's/^\(libcurl       \).*[a-z0-9)]$/\1VERSION/'
 "$tool" help | sed -n 1,6p
 "$tool" >nothing 2>&1 || echo "no command: exit $?"
 cmp nothing - <<END && echo "the same as help"

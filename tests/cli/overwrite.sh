@@ -60,18 +60,18 @@ kept
 printf '#!/bin/sh\nexec timeout 300 "%s" "$@"\n' "$tool" >impatient
 chmod +x impatient
 tool=./impatient
-mkfifo fifo.npy
-ln -s /dev/null null.npy
-for out in fifo.npy null.npy; do
+mkfifo fifo
+ln -s /dev/null null
+for out in fifo null; do
     t get small.safetensors ids --bytes -o $out
     t get small.safetensors ids --bytes -o $out --force
     t report -q small.safetensors --no-stats -o $out --force
     t convert small.safetensors --to f16 -o $out
     t extract small.safetensors ids -o $out --force
 done
-t split small.safetensors -o fifo.npy --force
+t split small.safetensors -o fifo --force
 t get small.safetensors ids --bytes -o sharded --force
-stat -c '%n: %F' fifo.npy null.npy
+stat -c '%n: %F' fifo null
 "$tool" get small.safetensors ids --bytes -o /proc/self/fd/1 >there
 "$tool" get small.safetensors ids --bytes -o - | cmp - there
 "$tool" get small.safetensors ids --bytes -o /dev/stdout | cmp - there

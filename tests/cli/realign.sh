@@ -9,11 +9,11 @@ t realign layers.safetensors -o layers64.safetensors
 t realign layers.safetensors --to 512 -o layers512.safetensors | tail -2
 t realign layers.safetensors --to 512 --reorder -o order512.safetensors | tail -2
 t realign small.safetensors --to 32 --reorder -o order.safetensors --json
-t ls order.safetensors
+t ls -s file order.safetensors
 t realign sharded --to 512 -o shards512 --dry-run | tail -2
 t realign sharded --to 512 -o shards512 | tail -2
 t realign misaligned.safetensors --in-place
-t ls misaligned.safetensors
+t ls -s file misaligned.safetensors
 t realign sharded --in-place
 t realign small.safetensors --in-place -o x.safetensors
 t realign small.safetensors --to 48 -o x.safetensors

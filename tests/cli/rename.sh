@@ -1,6 +1,6 @@
 t rename small.safetensors 's/^layer\.0\.//' -o out.safetensors --dry-run
 t rename small.safetensors 's/^layer\.0\.//' -o out.safetensors
-t ls out.safetensors
+t ls -s file out.safetensors
 t rename sharded 's/layers\.([0-9]+)\./blocks[\1]./' 's/_/-/g' 's/weight$/&s/' -o renamed
 t ls renamed '*blocks?1?.*'
 t rename small.safetensors 's#layer/?\.#block/#' 's/x*/-/g' --map ids=tokens -o out.safetensors -f -n
@@ -35,7 +35,7 @@ data=$(tail -c 64 place.safetensors | cksum) inode=$(ls -i place.safetensors)
 t rename place.safetensors 's/^layer\.0\.//' --in-place --meta renamed=y
 [ "$inode" = "$(ls -i place.safetensors)" ] && echo "the same file"
 [ "$data" = "$(tail -c 64 place.safetensors | cksum)" ] && echo "the same data"
-t ls place.safetensors
+t ls -s file place.safetensors
 t diff place.safetensors out.safetensors --any-metadata
 t meta place.safetensors get renamed
 t rename place.safetensors --map weight=bias --map bias=weight -i --json

@@ -1,6 +1,6 @@
 # The data of a report; tests/report tests its appearance.
 data() {
-    sed -n '/<script id="data"/,/<script>/p' "$1" | sed '/<script>/d' | sed 's/"tool":"tenmap [0-9.]*"/"tool":"tenmap X.Y.Z"/'
+    sed -n '/<script id="data"/,/<script>/p' "$1" | sed '/<script>/d' | sed 's/"tool":"tenmap [0-9.]*[a-z]*[0-9]*"/"tool":"tenmap X.Y.Z"/'
 }
 t report -q small.safetensors -o small.html
 data small.html
@@ -16,6 +16,25 @@ data compare.html | sed -n '/"others"/p; /"diff"/,$p'
 { header_of w F32 '[4]' 16 && printf '\0\0\200\177\0\0\300\177\0\0\200\177\0\0\200\177'; } >base.safetensors
 t report -q broken.safetensors --compare base.safetensors --no-stats -o broken.html
 data broken.html | grep -o '"\(nonfinite_mismatches\|nonfinite_gained\)":.*'
+# What the model is, as info says it; and the histograms of the other model, with their ranges, for
+# tensors that changed.
+"$fixtures" . gguf
+t report -q llama.safetensors --compare llama.gguf -o llama.html
+data llama.html | grep -o '"profile": "[^"]*"'
+t report -q small.safetensors --compare other.safetensors -o overlay.html
+data overlay.html | sed -n '/^"base":{"tensor"/,$p'
+# Dead rows and columns of floats are in the data, as check --values finds them: not those of a tensor
+# of one value or of integers, and none without histograms.
+{
+    header_of m F8_E4M3 [4,4] 16 constant F8_E4M3 [3,2] 6 mask U8 [2,2] 4 conv F8_E4M3 [2,1,1,2] 4
+    printf '\070\000\100\070\000\000\000\000\070\000\070\177\100\000\100\070' # row 1 and column 1 are 0
+    printf '\070\070\070\070\070\070\001\001\001\001\070\070\100\100'
+} >dead.safetensors
+t check --values --level note dead.safetensors
+for options in '' '--hist m' '--hist-limit 1' '--no-stats'; do
+    t report -q dead.safetensors $options -f -o dead.html
+    data dead.html | sed -n '/^"form"/p; /^"dead_/p'
+done
 t report -q sharded --no-stats -o - >page
 grep -c 'Content-Security-Policy' page
 t report -q -j 2 small.safetensors -o threads.html

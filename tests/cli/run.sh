@@ -47,6 +47,16 @@ header_of() {
     while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
     printf "\\$(printf %03o $((${#entries} % 256)))\\$(printf %03o $((${#entries} / 256)))\0\0\0\0\0\0%s" "$entries"
 }
+# For headers of GGUF files: a number of so many bytes, a string, and a key with a string.
+le() { # NUMBER BYTES
+    number=$1 left=$2
+    while [ "$left" -gt 0 ]; do
+        printf "\\$(printf %03o $((number & 255)))"
+        number=$((number >> 8)) left=$((left - 1))
+    done
+}
+word() { le ${#1} 8 && printf %s "$1"; }
+text_pair() { word "$1" && le 8 4 && word "$2"; }
 skip() {
     echo "$*" >../skipped
     exit 0

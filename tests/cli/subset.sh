@@ -6,9 +6,9 @@ t extract layers.safetensors layers.3 --dtype f32 -o f32.safetensors --json
 t extract sharded layers.3 layers.10 -o some
 ls some
 t drop small.safetensors 'layer*' ids -o rest.safetensors
-t ls rest.safetensors
+t ls -s file rest.safetensors
 t drop sharded 'model.layers.*' -o rest
-t ls rest
+t ls -s file rest
 t extract small.safetensors nosuch -o no.safetensors
 t extract small.safetensors -o no.safetensors
 t drop small.safetensors '*' -o no.safetensors

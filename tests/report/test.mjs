@@ -10,6 +10,7 @@ import path from "node:path";
 import { chromium } from "playwright-core";
 import * as models from "./models.mjs";
 import { truths } from "./truths.mjs";
+import { views } from "./views.mjs";
 
 const [tool, demo, work] = process.argv.slice(2, 5);
 const optionOf = (name) =>
@@ -54,7 +55,7 @@ async function open(file, options = {}) {
         d.dismiss();
     });
     page.on("request", (r) => {
-        if (r.url() !== "file://" + file) trouble.push(`request: ${r.url().slice(0, 80)}`);
+        if (r.url() !== "file://" + file && r.url() !== "file://" + file.replace(/#.*$/, "")) trouble.push(`request: ${r.url().slice(0, 80)}`);
     });
     const meter = wanted ? await context.newCDPSession(page) : null;
     if (meter) await meter.send("Performance.enable", { timeDomain: "threadTicks" });
@@ -206,6 +207,7 @@ const tests = {
     },
 
     ...truths({ at, tenmap, open, rows }),
+    ...views({ at, tenmap, open, rows }),
 
     async "hostile names are text and nothing else"() {
         models.hostile(at("hostile.safetensors"));
@@ -440,7 +442,7 @@ async function shoot(name, file, options, full = true) {
     await page.context().close();
 }
 
-// Screenshots to look at, and the one that the README shows.
+// Screenshots to look at, and those of a comparison that README and docs show, light and dark.
 async function pictures() {
     const phone = { viewport: { width: 375, height: 740 }, isMobile: true, hasTouch: true };
     const list = ["demo", "showcase", "compare", "kohya", "diffusers", "nan", "plain", "large"];
@@ -461,20 +463,22 @@ async function pictures() {
         await shoot(name + "-phone", at(name + ".html"), phone);
         await shoot(name + "-phone-dark", at(name + ".html"), { ...phone, colorScheme: "dark" });
     }
-    const picture = optionOf("--picture");
-    if (!picture) return;
-    const page = await open(at("showcase.html"), { viewport: { width: 1000, height: 900 } });
-    const box = async (id) => page.locator(id).boundingBox();
-    const [top, map, layers] = [await box("header"), await box("#map"), await box("#layers")];
+}
+
+// The map and the layers of a comparison.
+async function shootCompared(picture, colorScheme) {
+    const page = await open(at("compare.html"), { viewport: { width: 1000, height: 900 }, colorScheme });
     await page.evaluate(() => {
         document.querySelector("header").style.position = "static";
     });
+    const box = async (id) => page.locator(id).boundingBox();
+    const [top, map, layers] = [await box("header"), await box("#map"), await box("#layers")];
     await page.screenshot({
         path: picture,
         fullPage: true,
         clip: { x: 0, y: map.y - 4, width: top.width, height: layers.y + layers.height - map.y + 12 },
     });
-    assert.ok(fs.statSync(picture).size < 150000, "the README's picture is small");
+    assert.ok(fs.statSync(picture).size < 150000, "the pictures of the docs are small");
 }
 
 let failed = 0;
@@ -492,6 +496,11 @@ for (const [name, run] of chosen) {
     for (const context of browser.contexts()) await context.close();
 }
 if (!failed && !optionOf("--only")) await pictures();
+const picture = optionOf("--picture");
+if (!failed && picture) {
+    await shootCompared(picture, "light");
+    await shootCompared(picture.replace(/\.png$/, "-dark.png"), "dark");
+}
 await browser.close();
 console.log(failed ? `${failed} of ${chosen.length} failed` : `${chosen.length} passed`);
 process.exit(failed ? 1 : 0);

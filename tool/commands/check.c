@@ -6,18 +6,19 @@
 #include "command.h"
 #include "open_model.h"
 #include "model/config_check.h"
-#include "view/json_out.h"
+#include "model/findings.h"
 #include "view/measure_progress.h"
-#include "metadata.h"
 #include "model/module_numbers.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "model/model_operands.h"
+#include "model/value_survey.h"
+#include "view/survey_view.h"
 
 enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
 
 typedef struct check_settings {
-    bool values, config, json;
+    bool values, config, all, json;
     unsigned level;
     uint64_t threads;
 } check_settings;
@@ -25,11 +26,14 @@ typedef struct check_settings {
 #define AT(field) offsetof(check_settings, field)
 static const option check_options[] = {
     {'v', "values", NULL, OPTION_SWITCH, AT(values),
-     "Read the tensors too, and find NaN, infinities, subnormal numbers, tensors of zeros"},
+     "Read the tensors too, and find NaN, infinities, subnormal numbers, tensors of zeros, and "
+     "dead rows and columns"},
     {'c', "config", NULL, OPTION_SWITCH, AT(config),
      "Compare with the config.json next to it: layers, vocabulary, shapes of common architectures"},
     {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
      "Show findings of this severity and above (note)"},
+    {'a', "all", NULL, OPTION_SWITCH, AT(all),
+     "Show each finding on a line, not one line for each cause"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Read values on this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
@@ -45,82 +49,22 @@ static const example check_examples[] = {
     {NULL, NULL},
 };
 
-typedef struct finding {
-    uint32_t severity, shard, remedy;
-    uint64_t offset;
-    const char *code;
-    char *tensor, *message; /* tensor: NULL if none applies */
-} finding;
-
-typedef struct findings {
-    finding *items;
-    size_t count;
-    size_t of[TENMAP_FINDING_ERROR + 1]; /* number of findings by severity */
-} findings;
-
-static const struct severity_look {
-    const char *name;
-    style shown;
-} severities[] = {[TENMAP_FINDING_NOTE] = {"note", STYLE_DIM},
-                  [TENMAP_FINDING_WARNING] = {"warning", STYLE_YELLOW},
-                  [TENMAP_FINDING_ERROR] = {"error", STYLE_RED}};
-
-static char *keep_text(const char *from) {
-    size_t size = strlen(from) + 1;
-    char *copy = need(size, 1);
-    memcpy(copy, from, size);
-    return copy;
-}
-
-/* Where in a model a finding is. */
-typedef struct finding_place {
-    uint32_t shard; /* TENMAP_NO_SHARD if none applies */
-    uint64_t offset;
-    const char *tensor; /* NULL if none applies */
-} finding_place;
-
-static void add_finding(findings *list, uint32_t severity, const char *code, finding_place at,
-                        const char *message) {
-    list->items = need_next(list->items, list->count, sizeof *list->items);
-    list->items[list->count++] = (finding){.severity = severity,
-                                           .shard = at.shard,
-                                           .offset = at.offset,
-                                           .code = code,
-                                           .tensor = at.tensor ? keep_text(at.tensor) : NULL,
-                                           .message = keep_text(message)};
-    list->of[severity]++;
-}
-
-static finding_place place_of(const tenmap_tensor *t) {
-    return t ? (finding_place){t->shard, t->file_offset, t->name}
-             : (finding_place){TENMAP_NO_SHARD, 0, NULL};
-}
-
-static void take_finding(void *ctx, const tenmap_finding *f) {
-    findings *list = ctx;
-    text message = {0};
-    text_add_error(&message, f->message, f->remedy);
-    add_finding(list, f->severity, tenmap_found_name(f->code),
-                (finding_place){f->shard, f->offset, f->tensor},
-                message.bytes ? message.bytes : "");
-    list->items[list->count - 1].remedy = f->remedy;
-    text_free(&message);
-}
-
-static void free_findings(findings *list) {
-    for (size_t i = 0; i < list->count; i++) {
-        free(list->items[i].tensor);
-        free(list->items[i].message);
-    }
-    free(list->items);
-}
-
 /* Values. */
 
 typedef struct value_rule {
     uint32_t severity;
     const char *code, *what;
 } value_rule;
+
+/* Begins a message about a tensor: "FILE": tensor "NAME": */
+static void add_subject(text *message, const tenmap_tensor *t) {
+    const char *file = shown_path(tenmap_shard_at(t->model, t->shard)->path);
+    text_addf(message, "\"");
+    text_add_safe(message, file, strlen(file));
+    text_addf(message, "\": tensor \"");
+    text_add_safe(message, t->name, t->name_len);
+    text_addf(message, "\": ");
+}
 
 static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_stats *s) {
     static const value_rule rules[] = {
@@ -138,20 +82,56 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
         text message = {0};
         if (!counts[i])
             continue;
-        text_addf(&message, "\"");
-        const char *file = shown_path(tenmap_shard_at(t->model, t->shard)->path);
-        text_add_safe(&message, file, strlen(file));
-        text_addf(&message, "\": tensor \"");
-        text_add_safe(&message, t->name, t->name_len);
+        add_subject(&message, t);
         if (counts[i] == s->count)
-            text_addf(&message, "\": all of its %" PRIu64 " values are %s", s->count,
-                      rules[i].what);
+            text_addf(&message, "all of its %" PRIu64 " values are %s", s->count, rules[i].what);
         else
-            text_addf(&message, "\": %" PRIu64 " of its %" PRIu64 " values %s %s", counts[i],
-                      s->count, counts[i] == 1 ? "is" : "are", rules[i].what);
-        add_finding(list, rules[i].severity, rules[i].code, place_of(t), message.bytes);
+            text_addf(&message, "%" PRIu64 " of its %" PRIu64 " values %s %s", counts[i], s->count,
+                      counts[i] == 1 ? "is" : "are", rules[i].what);
+        findings_add(list, rules[i].severity, rules[i].code, place_of(t), message.bytes);
         text_free(&message);
     }
+}
+
+/* Rows and columns of one value. Padding of vocabularies is a common cause, so it is a note. */
+static void judge_lines(findings *list, const tenmap_tensor *t, const value_survey *s) {
+    const struct {
+        const char *code, *what;
+        const line_survey *lines;
+    } kinds[] = {{"dead-rows", "row", &s->rows}, {"dead-columns", "column", &s->columns}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        text message = {0};
+        if (!kinds[i].lines->zero && !kinds[i].lines->constant)
+            continue;
+        add_subject(&message, t);
+        text_add_dead_lines(&message, kinds[i].lines, kinds[i].what);
+        findings_add(list, TENMAP_FINDING_NOTE, kinds[i].code, place_of(t), message.bytes);
+        text_free(&message);
+    }
+}
+
+/* Of integers, which are codes or positions, rows of one value are common. */
+static bool may_be_dead(const tenmap_tensor *t, const tenmap_stats *s) {
+    return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && s->zeros < s->count;
+}
+
+static int check_lines(const selection *all, const tenmap_stats *stats, const check_settings *set,
+                       findings *list) {
+    survey_options options = {.threads = (unsigned)set->threads, .only_dead = true};
+    selection chosen = {need(all->count, sizeof *chosen.tensors), 0, 0, 0};
+    value_survey *surveys = need(all->count, sizeof *surveys);
+    for (size_t i = 0; i < all->count; i++) {
+        if (!may_be_dead(all->tensors[i], &stats[i]))
+            continue;
+        chosen.tensors[chosen.count++] = all->tensors[i];
+        chosen.bytes += all->tensors[i]->nbytes;
+    }
+    int status = survey_selection(&chosen, NULL, &options, surveys);
+    for (size_t i = 0; !status && i < chosen.count; i++)
+        judge_lines(list, chosen.tensors[i], &surveys[i]);
+    free(surveys);
+    selection_free(&chosen);
+    return status;
 }
 
 static int check_values(selection *all, const check_settings *set, findings *list) {
@@ -162,6 +142,8 @@ static int check_values(selection *all, const check_settings *set, findings *lis
     int status = measure_selection(all, &options, stats);
     for (size_t i = 0; !status && i < all->count; i++)
         judge_values(list, all->tensors[i], &stats[i]);
+    if (!status)
+        status = check_lines(all, stats, set, list);
     free(stats);
     return status;
 }
@@ -177,12 +159,23 @@ static void take_gap(void *ctx, const number_gap *gap) {
     text_add_ranges(&message, gap->numbers, gap->count);
     text_addf(&message, ": %" PRIu64 " between them %s missing", gap->missing,
               gap->missing == 1 ? "is" : "are");
-    add_finding(list, TENMAP_FINDING_WARNING, "gap", place_of(NULL), message.bytes);
+    findings_add(list, TENMAP_FINDING_WARNING, "gap", place_of(NULL), message.bytes);
     text_free(&message);
 }
 
-static void take_config_finding(void *ctx, const tenmap_tensor *tensor, const char *message) {
-    add_finding(ctx, TENMAP_FINDING_WARNING, "config", place_of(tensor), message);
+/* Without an index, loaders that read it do not find the tensors. GGUF files have none. */
+static void look_for_index(const tenmap_model *model, findings *list) {
+    const tenmap_shard *first = tenmap_shard_at(model, 0);
+    if (first && strcmp(first->format, "safetensors") == 0 && !tenmap_index_json(model, NULL) &&
+        tenmap_shard_count(model) + tenmap_missing_count(model) > 1)
+        findings_add(list, TENMAP_FINDING_WARNING, "no-index", place_of(NULL),
+                     "there is no index (*.safetensors.index.json): the shards were found by their "
+                     "names, but transformers and others need it; 'tenmap split' writes one");
+}
+
+static void take_config_finding(void *ctx, const config_finding *found) {
+    findings_add(ctx, found->note ? TENMAP_FINDING_NOTE : TENMAP_FINDING_WARNING, "config",
+                 place_of(found->tensor), found->message);
 }
 
 /*
@@ -197,6 +190,7 @@ static int check_model(const char *path, const check_settings *set, findings *li
     if (status)
         return status;
     status = select_tensors(model, &everything, &all);
+    look_for_index(model, list);
     if (!status && !tenmap_missing_count(model))
         find_gaps(&all, take_gap, list);
     if (!status && set->config)
@@ -209,108 +203,8 @@ static int check_model(const char *path, const check_settings *set, findings *li
     return status;
 }
 
-/* Reporting. */
-
-static int verdict_of(const findings *list) {
-    return list->of[TENMAP_FINDING_ERROR]     ? EXIT_REJECTED
-           : list->of[TENMAP_FINDING_WARNING] ? EXIT_DIFFERENT
-                                              : EXIT_FINE;
-}
-
-static bool is_shown(const finding *f, const check_settings *set) {
-    return f->severity >= TENMAP_FINDING_NOTE + set->level;
-}
-
-/*
- * Messages begin with the file in quotes. The verdict already names the model, so a file is named
- * again only if the model has several, without its folder.
- */
-static const char *without_path(const char *message, const char *path, text *room) {
-    const char *end = end_of_path(message);
-    if (!end)
-        return message;
-    const char *name = end, *own = base_name(path);
-    while (name > message + 1 && name[-1] != '/')
-        name--;
-    size_t len = (size_t)(end - name);
-    if (len == strlen(own) && memcmp(name, own, len) == 0)
-        return end + 3;
-    text_clear(room);
-    text_addf(room, "\"%s", name);
-    return room->bytes;
-}
-
-static void print_findings(const findings *list, const char *path, const check_settings *set) {
-    enum { INDENT = 9 };
-    text room = {0};
-    for (size_t i = 0; i < list->count; i++) {
-        const finding *f = &list->items[i];
-        if (!is_shown(f, set))
-            continue;
-        const struct severity_look *look = &severities[f->severity];
-        printf("%s%-*s%s", paint(look->shown), INDENT, look->name, paint_end());
-        const char *message = without_path(f->message, path, &room);
-        if (print_width() > (size_t)2 * INDENT)
-            print_wrapped(message, INDENT, print_width());
-        else
-            printf("%s\n", message);
-    }
-    text_free(&room);
-}
-
-static void print_verdict(const char *path, const findings *list) {
-    static const struct {
-        style shown;
-        const char *said;
-    } verdicts[] = {[EXIT_FINE] = {STYLE_GREEN, "fine"},
-                    [EXIT_DIFFERENT] = {STYLE_YELLOW, "opens, with warnings"},
-                    [EXIT_REJECTED] = {STYLE_RED, "rejected"}};
-    int verdict = verdict_of(list);
-    const char *before = ": ";
-    print_safe(stdout, shown_path(path), strlen(shown_path(path)));
-    printf(": %s%s%s", paint(verdicts[verdict].shown), verdicts[verdict].said, paint_end());
-    for (uint32_t severity = TENMAP_FINDING_ERROR; severity >= TENMAP_FINDING_NOTE; severity--) {
-        size_t count = list->of[severity];
-        if (!count)
-            continue;
-        printf("%s%zu %s%s", before, count, severities[severity].name, count == 1 ? "" : "s");
-        before = ", ";
-    }
-    putchar('\n');
-}
-
-static void print_check_json(const char *path, const findings *list, const check_settings *set) {
-    static const char *const verdicts[] = {"fine", "warnings", "rejected"};
-    json_open('{', false);
-    json_key_text("model", shown_path(path), TENMAP_CSTR);
-    json_key_text("verdict", verdicts[verdict_of(list)], TENMAP_CSTR);
-    json_key_uint("errors", list->of[TENMAP_FINDING_ERROR]);
-    json_key_uint("warnings", list->of[TENMAP_FINDING_WARNING]);
-    json_key_uint("notes", list->of[TENMAP_FINDING_NOTE]);
-    json_key("findings");
-    json_open('[', false);
-    for (size_t i = 0; i < list->count; i++) {
-        const finding *f = &list->items[i];
-        if (!is_shown(f, set))
-            continue;
-        json_open('{', true);
-        json_key_text("severity", severities[f->severity].name, TENMAP_CSTR);
-        json_key_text("code", f->code, TENMAP_CSTR);
-        if (f->shard != TENMAP_NO_SHARD)
-            json_key_uint("shard", f->shard);
-        json_key_uint("offset", f->offset);
-        if (f->tensor)
-            json_key_text("tensor", f->tensor, TENMAP_CSTR);
-        json_key_text("message", f->message, TENMAP_CSTR);
-        if (f->remedy)
-            json_key_text("remedy", tenmap_remedy_name(f->remedy), TENMAP_CSTR);
-        json_close();
-    }
-    json_close();
-    json_close();
-}
-
-static size_t counted[EXIT_FAILED + 1]; /* models by exit code, if there are several */
+/* Models by verdict, if there are several; the last are those that could not be read. */
+static size_t counted[VERDICT_COUNT + 1];
 
 /*
  * tenmap_check reads one shard after another, while an open reads several headers at a time.
@@ -324,41 +218,52 @@ static void fetch_headers(const char *path, const tenmap_options *options) {
     tenmap_close(model);
 }
 
+/* A model with missing shards is checked without them. */
+static int check_what_is_there(const char *path, const check_settings *set, findings *list) {
+    bool partial = common.partial;
+    verdict v = findings_verdict(list);
+    if (v == VERDICT_REJECTED)
+        return EXIT_FINE;
+    common.partial = partial || v == VERDICT_INCOMPLETE;
+    int status = check_model(path, set, list);
+    common.partial = partial;
+    return status;
+}
+
 static int check_one(const char *path, bool several, const void *settings) {
     const check_settings *set = settings;
+    findings_view view = {path, TENMAP_FINDING_NOTE + set->level, set->all};
     findings list = {0};
     tenmap_options options = open_options();
     tenmap_error error;
     int status = remote_options(path, &options);
     if (!status)
         fetch_headers(path, &options);
-    if (!status && tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
+    if (!status && tenmap_check(path, &options, findings_take, &list, &error) != TENMAP_OK)
         status = fail_error(&error);
     remote_opened();
-    if (!status && !list.of[TENMAP_FINDING_ERROR])
-        status = check_model(path, set, &list);
-    if (!status) {
-        status = verdict_of(&list);
-        if (set->json) {
-            print_check_json(path, &list, set);
-        } else {
-            print_findings(&list, path, set);
-            print_verdict(path, &list);
-        }
-    }
+    if (!status)
+        status = check_what_is_there(path, set, &list);
     if (several)
-        counted[status <= EXIT_FAILED ? status : EXIT_FAILED]++;
-    free_findings(&list);
+        counted[status ? VERDICT_COUNT : findings_verdict(&list)]++;
+    if (!status) {
+        status = verdict_exit_code(findings_verdict(&list));
+        if (set->json)
+            findings_json(&list, &view);
+        else
+            findings_print(&list, &view);
+    }
+    findings_free(&list);
     return status;
 }
 
 static void print_counts(size_t models) {
-    static const char *const words[] = {"fine", "with warnings", "rejected", "could not be read"};
     const char *before = ": ";
     printf("%s%zu models%s", paint(STYLE_BOLD), models, paint_end());
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (int i = 0; i <= VERDICT_COUNT; i++)
         if (counted[i]) {
-            printf("%s%zu %s", before, counted[i], words[i]);
+            printf("%s%zu %s", before, counted[i],
+                   i < VERDICT_COUNT ? verdict_counted_as((verdict)i) : "could not be read");
             before = ", ";
         }
     putchar('\n');
@@ -386,12 +291,12 @@ const command cmd_check = {
         "Errors keep the model from being opened; the first is the one that other commands\n"
         "report. Warnings are about things that open but are probably not intended: misaligned\n"
         "tensors, an index that disagrees with its shards, a gap in numbered layers, NaN\n"
-        "values. Notes are worth knowing. The first 32 findings of a kind are shown, the rest\n"
-        "are counted.\n"
+        "values. Notes are worth knowing. Findings of one cause are one line with a count and\n"
+        "examples. --all and --json show the first 32 of a kind, and count the rest.\n"
         "\n"
-        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read; for several models, the\n"
-        "worst. A folder of single files, such as adapters, stands for all of them. Values are\n"
-        "checked only if the model has no errors.",
+        "Exit: 0 fine, 1 warnings, 2 rejected, 3 incomplete (shards are missing) or could not\n"
+        "be read; for several models, the largest. A folder of single files, such as adapters,\n"
+        "stands for all of them. Values are checked unless the model is rejected.",
     .examples = check_examples,
     .settings_size = sizeof(check_settings),
     .run = check_run,

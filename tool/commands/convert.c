@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "model/dequantized_weights.h"
+#include "model/gguf_metadata.h"
 #include "output/config_edit.h"
 #include "view/json_out.h"
 #include "quantize/quantize_plan.h"
@@ -53,7 +54,9 @@ static const example convert_examples[] = {
      "by name: the head in BF16, the norms as they are, everything else in 8 bits"},
     {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
      "a quantized model as a plain one"},
-    {"tenmap convert llama/ --quantize fp8-block -o llama-fp8/", "8 bits with scales"},
+    {"tenmap convert model-f16.gguf -o model-f16.safetensors",
+     "a GGUF file of plain numbers, unchanged"},
+    {"tenmap convert llama/ --quantize fp8-channel -o llama-fp8/", "8 bits with scales"},
     {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
      "what a rule would do"},
     {NULL, NULL},
@@ -94,6 +97,8 @@ static int parse_rules(const convert_settings *set, rule *rules) {
             return fail(EXIT_USAGE, "--rule '%s' needs a scheme: add --quantize fp8-block, ...",
                         given);
         rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
+        if (to != BY_QUANTIZE && check_output_dtype("--rule", to))
+            return EXIT_USAGE;
     }
     return EXIT_FINE;
 }
@@ -106,7 +111,8 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
             return rules[i].to;
         }
     if (set->quantize && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
-        !stays_by_default(t) && !quantize_obstacle((quantize_scheme)set->quantize, t))
+        !stays_by_default(t) && !quantize_obstacle((quantize_scheme)set->quantize, t) &&
+        !is_refused_by_loaders((quantize_scheme)set->quantize, t))
         return BY_QUANTIZE;
     /* Without a rule, --to applies only to tensors that are already floating-point. */
     return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
@@ -142,6 +148,42 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
     return EXIT_FINE;
 }
 
+/* For weights that rules name. */
+static void warn_refused(const quantizer *q) {
+    const tenmap_tensor *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < q->count; i++)
+        if (is_refused_by_loaders(q->scheme, q->weights[i].from)) {
+            first = first ? first : q->weights[i].from;
+            count++;
+        }
+    if (count)
+        warn("%s%s: the dimensions are not all multiples of 128, so transformers and vLLM may "
+             "refuse "
+             "or misread the weight",
+             shown_name(first->name, first->name_len), count > 1 ? " and others" : "");
+}
+
+/* No weight can be quantized: says why. */
+static int fail_unquantized(const tenmap_model *model, quantize_scheme scheme) {
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        if (!stays_by_default(t) && !quantize_obstacle(scheme, t) &&
+            is_refused_by_loaders(scheme, t))
+            return fail(
+                EXIT_FAILED,
+                "'%s' has no weight whose dimensions are multiples of 128 (%s is the first "
+                "whose are not), and transformers and vLLM refuse or misread others; --rule "
+                "'NAME=quantize' quantizes them anyway, --quantize fp8-channel takes "
+                "any shape",
+                shown_path(tenmap_path(model)), shown_name(t->name, t->name_len));
+    }
+    return fail(EXIT_FAILED,
+                "'%s' has no weight to quantize: a name that ends in .weight, two dimensions, "
+                "F64, F32, F16 or BF16; --rule 'NAME=quantize' adds others",
+                tenmap_path(model));
+}
+
 /* Finds and measures the weights to quantize. Refuses a model that is already quantized. */
 static int find_quantized(const convert_settings *set, const tenmap_model *model, rule *rules,
                           size_t count, quantizer *q) {
@@ -161,10 +203,8 @@ static int find_quantized(const convert_settings *set, const tenmap_model *model
         quantizer_add(q, t);
     }
     if (!q->count)
-        return fail(EXIT_FAILED,
-                    "'%s' has no weight to quantize: a name that ends in .weight, two dimensions, "
-                    "F64, F32, F16 or BF16; --rule 'NAME=quantize' adds others",
-                    tenmap_path(model));
+        return fail_unquantized(model, q->scheme);
+    warn_refused(q);
     int status = quantizer_measure(q);
     return status ? status : quantizer_open(q);
 }
@@ -195,9 +235,11 @@ static void report_quantized(const plan *p, const target *to, bool json) {
     (void)to;
     if (json) {
         quantize_json(q);
+        refused_json(p, q->scheme);
         return;
     }
     quantize_print(q);
+    refused_print(p, q->scheme);
     if (unfit)
         printf("%zu weight%s as %s: %s\n", unfit, unfit == 1 ? " stays" : "s stay",
                unfit == 1 ? "it is" : "they are", why);
@@ -262,14 +304,22 @@ static int refuse_quantized(const convert_settings *set, const plan *p, rule *ru
     return EXIT_FINE;
 }
 
+/* From another format, tensors can be written as they are stored: only the format changes. */
+static int check_purpose(const convert_settings *set, const plan *p) {
+    if (set->to || set->rules.count || set->dequantize || set->quantize || is_gguf(p->models[0]))
+        return EXIT_FINE;
+    return fail(EXIT_USAGE,
+                "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'; the input is "
+                "SafeTensors already");
+}
+
 static int check_convert(const convert_settings *set) {
-    if (!set->to && !set->rules.count && !set->dequantize && !set->quantize)
-        return fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
     if (set->raw && (set->dequantize || set->quantize))
         return fail(EXIT_USAGE,
                     "--raw takes parts as they are, but --%s does not: use only one of them",
                     set->dequantize ? "dequantize" : "quantize");
-    return EXIT_FINE;
+    int status = check_output_dtype("--to", set->to);
+    return status ? status : check_output_name(&set->out);
 }
 
 static int run_convert(const invocation *call, rule *rules, size_t count) {
@@ -279,6 +329,8 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
     text config = {0};
     plan p = {0};
     int status = plan_open(&p, set->quantize ? "quantizing" : "converting", call->operands, 1);
+    if (!status)
+        status = check_purpose(set, &p);
     if (!status)
         status = set->quantize ? plan_quantization(set, &p, rules, count, &q)
                                : plan_conversion(set, &p, rules, count);
@@ -324,7 +376,7 @@ static int convert_run(const invocation *call) {
 
 const command cmd_convert = {
     .name = "convert",
-    .summary = "Convert tensors to another dtype",
+    .summary = "Convert dtypes, quantize, dequantize, turn GGUF into SafeTensors",
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,
@@ -344,9 +396,10 @@ const command cmd_convert = {
         "--quantize rounds to nearest. fp8-block is DeepSeek's FP8, with a scale for each\n"
         "128x128 block. The others are compressed-tensors': fp8-channel and int8-channel have a\n"
         "scale for each row, mxfp4 has one for each 32 values. It takes tensors whose names end\n"
-        "in .weight, except embeddings, norms, lm_head, expert routers and what --keep names;\n"
-        "--rule 'NAME=quantize' adds others. The tool prints what is lost, and config.json gets\n"
-        "the quantization_config.\n"
+        "in .weight, except embeddings, norms, lm_head, expert routers and what --keep names,\n"
+        "and with fp8-block weights whose dimensions are not multiples of 128, which loaders\n"
+        "refuse or misread; --rule 'NAME=quantize' adds others. The tool prints what is lost,\n"
+        "and config.json gets the quantization_config.\n"
         "\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),

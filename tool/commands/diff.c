@@ -8,21 +8,13 @@
 #include "command.h"
 #include "open_model.h"
 #include "compare/compare_values.h"
-#include "compare/quant_error.h"
-#include "view/json_out.h"
+#include "compare/diff.h"
 #include "compare/match_tensors.h"
+#include "compare/quant_error.h"
 #include "metadata.h"
-#include "model/model_facts_json.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"
-
-typedef struct diff_settings {
-    texts except, rename;
-    double atol, rtol;
-    bool headers, any_dtype, any_metadata, map_names, json, dequantize;
-    uint64_t threads, top;
-} diff_settings;
 
 #define AT(field) offsetof(diff_settings, field)
 static const option diff_options[] = {
@@ -33,6 +25,8 @@ static const option diff_options[] = {
     {0, "headers", NULL, OPTION_SWITCH, AT(headers), "Compare headers only, no values"},
     {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype), "Ignore a difference of dtype alone"},
     {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata), "Ignore differences of metadata"},
+    {0, "as-stored", NULL, OPTION_SWITCH, AT(as_stored),
+     "Compare what is stored: choose neither --map-names nor --dequantize"},
     {0, "map-names", NULL, OPTION_SWITCH, AT(map_names),
      "Match the names of transformers with those of GGUF, for Llama-like models"},
     {0, "rename", "s/REGEX/NEW/", OPTION_LIST, AT(rename),
@@ -41,6 +35,8 @@ static const option diff_options[] = {
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    {0, "tsv", NULL, OPTION_SWITCH, AT(tsv),
+     "Print a row of tab-separated values for each tensor that differs"},
     DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
@@ -49,36 +45,16 @@ static const example diff_examples[] = {
     {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
     {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
     {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
-    {"tenmap diff base/ base-fp8/ --dequantize", "the quantization error, by tensor and layer"},
+    {"tenmap diff base/ base-fp8/", "the quantization error, by tensor and layer"},
+    {"tenmap diff base/ tuned/ --tsv | cut -f2,11",
+     "names and relative changes, for other programs"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
-    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "the quantization error, by dtype"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf", "the quantization error, by dtype"},
     {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
      "for other names: how to rename them"},
     {NULL, NULL},
 };
-
-/* What two models have in common, and what they do not. */
-typedef struct models {
-    tenmap_model *a, *b;
-    matches found;         /* the selected tensors; the pairs are moved to the lists below */
-    pair *dtypes, *shapes; /* pairs that differ in these */
-    size_t dtype_count, shape_count;
-    pair *pairs; /* same shape: pairs whose values can be compared */
-    size_t pair_count;
-    size_t metadata; /* number of keys that differ */
-    size_t equal, different;
-    size_t permuted; /* pairs whose rows are permuted on one side */
-} models;
-
-/* Across formats neither dtypes nor metadata are expected to agree. */
-static bool any_dtype(const diff_settings *set) {
-    return set->any_dtype || set->map_names;
-}
-
-static bool any_metadata(const diff_settings *set) {
-    return set->any_metadata || set->map_names;
-}
 
 static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
@@ -86,60 +62,6 @@ static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
 
 static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->dtype == b->dtype && strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
-}
-
-/* A model's metadata by key, with the value of the first shard that has it. */
-typedef struct key_list {
-    const tenmap_metadata **items;
-    size_t count;
-} key_list;
-
-static int compare_keys(const tenmap_metadata *a, const tenmap_metadata *b) {
-    size_t shorter = a->key_len < b->key_len ? a->key_len : b->key_len;
-    int order = memcmp(a->key, b->key, shorter);
-    return order ? order : (a->key_len > b->key_len) - (a->key_len < b->key_len);
-}
-
-static int by_key(const void *left, const void *right) {
-    const tenmap_metadata *a = *(const tenmap_metadata *const *)left;
-    const tenmap_metadata *b = *(const tenmap_metadata *const *)right;
-    int order = compare_keys(a, b);
-    return order ? order : (a > b) - (a < b); /* in the order of the shards */
-}
-
-static key_list list_keys(const tenmap_model *model) {
-    size_t all = tenmap_metadata_count(model);
-    key_list list = {need(all, sizeof *list.items), 0};
-    for (size_t i = 0; i < all; i++)
-        list.items[i] = tenmap_metadata_at(model, i);
-    qsort(list.items, all, sizeof *list.items, by_key);
-    for (size_t i = 0; i < all; i++)
-        if (list.count == 0 || compare_keys(list.items[list.count - 1], list.items[i]) != 0)
-            list.items[list.count++] = list.items[i];
-    return list;
-}
-
-/* A key that differs: a side that has it, then both sides, NULL for a side that lacks it. */
-typedef void each_key(const tenmap_metadata *any, const tenmap_metadata *a,
-                      const tenmap_metadata *b);
-
-/* Calls `each` with each key that differs. Returns how many there are. */
-static size_t walk_metadata(const models *m, each_key *each) {
-    key_list a = list_keys(m->a), b = list_keys(m->b);
-    size_t i = 0, k = 0, count = 0;
-    while (i < a.count || k < b.count) {
-        int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
-        const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
-        const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
-        if (order == 0 && metadata_is_same(mine, other))
-            continue;
-        count++;
-        if (each)
-            each(order <= 0 ? mine : other, mine, other);
-    }
-    free(a.items);
-    free(b.items);
-    return count;
 }
 
 static bool is_different(const pair *p) {
@@ -207,11 +129,6 @@ static void print_changes(const char *title, const pair *list, size_t count, boo
     }
     if (count > MOST_SHOWN)
         printf("  and %zu more\n", count - MOST_SHOWN);
-}
-
-/* Only the first few elements of an array are shown, so the difference may lie beyond them. */
-static bool are_arrays(const tenmap_metadata *a, const tenmap_metadata *b) {
-    return a && b && a->type == TENMAP_VALUE_ARRAY && b->type == TENMAP_VALUE_ARRAY;
 }
 
 static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
@@ -340,7 +257,31 @@ static void print_values(const models *m, const diff_settings *set) {
         sum_up(m, set->map_names);
 }
 
+/* Names both sides, so that a saved output says what it is about, and says what follows. */
+static void print_sides(const models *m, bool same) {
+    const tenmap_model *const sides[] = {m->a, m->b};
+    const char *const what[] = {m->chosen.what_a, m->chosen.what_b};
+    size_t width = print_width() ? print_width() : 100;
+    text line = {0};
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = shown_path(tenmap_path(sides[i]));
+        text_clear(&line);
+        text_add_safe(&line, path, strlen(path));
+        printf("%s%c%s  %s%s%s\n", paint(STYLE_BOLD), "AB"[i], paint_end(), line.bytes,
+               what[i] ? ", " : "", what[i] ? what[i] : "");
+    }
+    for (size_t i = 0; i < m->chosen.option_count; i++) {
+        text_clear(&line);
+        text_addf(&line, "chose %s: %s", m->chosen.options[i], m->chosen.reasons[i]);
+        print_wrapped(line.bytes, 0, width);
+    }
+    for (size_t i = 0; !same && i < m->chosen.note_count; i++)
+        print_wrapped(m->chosen.notes[i].bytes, 0, width);
+    text_free(&line);
+}
+
 static void print_diff(const models *m, const diff_settings *set, bool same) {
+    print_sides(m, same);
     print_names("only in A", m->found.only_a, m->found.only_a_count);
     print_names("only in B", m->found.only_b, m->found.only_b_count);
     if (!any_dtype(set))
@@ -364,118 +305,6 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
     if (m->found.only_a_count || m->found.only_b_count)
         printf("; %zu only in A, %zu only in B", m->found.only_a_count, m->found.only_b_count);
     putchar('\n');
-}
-
-/* JSON output. */
-
-static void json_names(const char *key, const tenmap_tensor *const *list, size_t count) {
-    json_key(key);
-    json_open('[', false);
-    for (size_t i = 0; i < count; i++)
-        json_text(list[i]->name, list[i]->name_len);
-    json_close();
-}
-
-static void json_value(const char *key, const tenmap_metadata *side) {
-    text shown = {0};
-    if (side && side->type == TENMAP_VALUE_ARRAY) {
-        metadata_add_value(&shown, side, 0);
-        json_key_text(key, shown.bytes, shown.len);
-    } else if (side) {
-        json_key_text(key, side->value, side->value_len);
-    }
-    text_free(&shown);
-}
-
-static void json_key_side(const tenmap_metadata *any, const tenmap_metadata *a,
-                          const tenmap_metadata *b) {
-    json_open('{', true);
-    json_key_text("key", any->key, any->key_len);
-    json_value("a", a);
-    json_value("b", b);
-    if (are_arrays(a, b))
-        json_key_uint("from_element", metadata_first_change(a, b));
-    json_close();
-}
-
-static void json_changes(const char *key, const pair *list, size_t count) {
-    json_key(key);
-    json_open('[', false);
-    for (size_t i = 0; i < count; i++) {
-        json_open('{', true);
-        json_key("a");
-        json_open('{', true);
-        json_tensor_fields(list[i].a);
-        json_close();
-        json_key("b");
-        json_open('{', true);
-        json_tensor_fields(list[i].b);
-        json_close();
-        json_close();
-    }
-    json_close();
-}
-
-static bool same_name(const pair *p) {
-    return p->a->name_len == p->b->name_len && memcmp(p->a->name, p->b->name, p->a->name_len) == 0;
-}
-
-static void json_values(const models *m) {
-    json_key("values");
-    json_open('[', false);
-    for (size_t i = 0; i < m->pair_count; i++) {
-        const pair *p = &m->pairs[i];
-        const difference *d = &p->found;
-        if (d->different == 0)
-            continue;
-        json_open('{', true);
-        json_key_text("name", p->a->name, p->a->name_len);
-        if (!same_name(p))
-            json_key_text("name_b", p->b->name, p->b->name_len);
-        json_key_uint("count", d->count);
-        json_key_uint("different", d->different);
-        json_key_uint("beyond_tolerance", d->beyond);
-        json_key_uint("nonfinite_mismatches", d->unlike);
-        if (m->pairs[i].comparable) {
-            json_key_real("max_abs", d->max_abs);
-            json_key_real("mean_abs", d->sum_abs / (double)d->count);
-            json_key_real("max_rel", d->max_rel);
-            json_key_real("mean_rel", d->sum_rel / (double)d->count);
-            json_key_real("relative_change", relative_change(&m->pairs[i]));
-            json_key_real("cosine", cosine_of(&m->pairs[i]));
-        }
-        json_close();
-    }
-    json_close();
-}
-
-static void json_model(const char *key, const tenmap_model *model) {
-    json_key(key);
-    json_open('{', false);
-    json_key_text("path", shown_path(tenmap_path(model)), TENMAP_CSTR);
-    model_facts_json(model);
-    json_close();
-}
-
-static void print_diff_json(const models *m, const diff_settings *set, bool same) {
-    json_open('{', false);
-    json_model("a", m->a);
-    json_model("b", m->b);
-    json_key_bool("equal", same);
-    json_key_uint("in_both", m->pair_count + m->shape_count);
-    json_names("only_in_a", m->found.only_a, m->found.only_a_count);
-    json_names("only_in_b", m->found.only_b, m->found.only_b_count);
-    json_changes("dtypes", m->dtypes, m->dtype_count);
-    json_changes("shapes", m->shapes, m->shape_count);
-    json_key("metadata");
-    json_open('[', false);
-    walk_metadata(m, json_key_side);
-    json_close();
-    if (!set->headers) {
-        json_values(m);
-        quant_error_json(m->pairs, m->pair_count);
-    }
-    json_close();
 }
 
 static bool any_selects(const char *const *patterns, size_t count, const tenmap_tensor *t) {
@@ -567,30 +396,48 @@ static int compare_models(models *m, const diff_settings *set, bool *same) {
     return status;
 }
 
-static int diff_run(const invocation *call) {
-    const diff_settings *set = call->settings;
-    models m = {0};
-    bool same = false;
+static int wrong_settings(const diff_settings *set) {
     if (!(set->atol >= 0) || !(set->rtol >= 0))
         return fail(EXIT_USAGE, "a tolerance must be a number that is not negative");
-    common.dequantize = set->dequantize;
-    int status = open_model(call->operands[0], &m.a);
+    if (set->as_stored && (set->map_names || set->dequantize))
+        return fail(EXIT_USAGE, "--as-stored excludes --map-names and --dequantize");
+    if (set->json && set->tsv)
+        return fail(EXIT_USAGE, "--json and --tsv exclude each other: choose one");
+    return EXIT_FINE;
+}
+
+static void free_models(models *m) {
+    matches_free(&m->found);
+    choices_free(&m->chosen);
+    free(m->dtypes);
+    free(m->shapes);
+    free(m->pairs);
+    tenmap_close(m->a);
+    tenmap_close(m->b);
+}
+
+static int diff_run(const invocation *call) {
+    diff_settings set = *(const diff_settings *)call->settings;
+    models m = {0};
+    bool same = false;
+    int status = wrong_settings(&set);
+    if (status)
+        return status;
+    common.dequantize = set.dequantize;
+    status = open_model(call->operands[0], &m.a);
     if (!status)
         status = open_model(call->operands[1], &m.b);
+    if (!status) {
+        choose_options(&m, &set);
+        status = match_models(&m, call, &set);
+    }
+    if (!status && call->operand_count == 2)
+        note_unmatched(&m, &set);
     if (!status)
-        status = match_models(&m, call, set);
+        status = compare_models(&m, &set, &same);
     if (!status)
-        status = compare_models(&m, set, &same);
-    if (!status && set->json)
-        print_diff_json(&m, set, same);
-    else if (!status)
-        print_diff(&m, set, same);
-    matches_free(&m.found);
-    free(m.dtypes);
-    free(m.shapes);
-    free(m.pairs);
-    tenmap_close(m.a);
-    tenmap_close(m.b);
+        (set.json ? print_diff_json : set.tsv ? print_diff_tsv : print_diff)(&m, &set, same);
+    free_models(&m);
     return status ? status : same ? EXIT_FINE : EXIT_DIFFERENT;
 }
 
@@ -611,6 +458,9 @@ const command cmd_diff = {
         "The order of tensors and their distribution over shards do not count. --dequantize\n"
         "compares weights that are quantized on one side: REL ERROR is the norm of the\n"
         "difference divided by the norm of A's weight, SNR the same in dB.\n"
+        "\n"
+        "If one model is GGUF, --map-names is chosen, and if one is quantized, --dequantize, so\n"
+        "that values can be compared; the output says so. --as-stored keeps diff from that.\n"
         "\n"
         "--map-names knows llama.cpp's names for the weights of Llama-like models, including\n"
         "experts, and the order in which it stores the rows of query and key projections.\n"

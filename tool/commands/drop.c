@@ -8,6 +8,8 @@ static int drop_run(const invocation *call) {
 static const example drop_examples[] = {
     {"tenmap drop model.safetensors 'vision_tower.*' -o text.safetensors",
      "a model without a part"},
+    {"tenmap drop llama/ 'model.layers.2[0-3].*' --renumber -o pruned/",
+     "without four layers; the later ones move up, and config.json counts them"},
     {"tenmap drop model.safetensors '*' --dtype i64 -o out.safetensors", "by dtype"},
     {NULL, NULL},
 };
@@ -19,7 +21,11 @@ const command cmd_drop = {
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = subset_options,
-    .details = "The names and filters select the tensors to leave out.\n\n" OUTPUT_DETAILS,
+    .details =
+        "The names and filters select the tensors to leave out. If the last layers of a model are\n"
+        "left out, the number of layers in config.json follows. If others are, the tool prints\n"
+        "which are left; --renumber closes the gap.\n"
+        "\n" OUTPUT_DETAILS,
     .examples = drop_examples,
     .settings_size = sizeof(subset_settings),
     .run = drop_run,

@@ -8,7 +8,7 @@ static int extract_run(const invocation *call) {
 static const example extract_examples[] = {
     {"tenmap extract llama/ 'model.layers.3.*' -o layer3.safetensors", "one layer as a file"},
     {"tenmap extract model.safetensors --dtype 'f8*' -o f8.safetensors", "by dtype"},
-    {"tenmap extract model.gguf 'blk.3.*' --to bf16 -o layer3.safetensors",
+    {"tenmap extract model.gguf 'blk.1.*' --to bf16 -o layer1.safetensors",
      "of a quantized GGUF file, as plain numbers"},
     {NULL, NULL},
 };

@@ -9,11 +9,12 @@
 #include "output/npy.h"
 #include "output/atomic_file.h"
 #include "view/print.h"
+#include "remote/remote.h"
 #include "tensor_patterns.h"
 #include "slice_syntax.h"
 #include "view/print_values.h"
 
-enum { SHOW_ALL_UP_TO = 1000, EDGE = 3, TEXT_BLOCK = 1 << 16 };
+enum { SHOW_ALL_UP_TO = 1000, EDGE = 3, TEXT_BLOCK = 1 << 20 };
 
 typedef struct get_settings {
     const char *output;
@@ -92,6 +93,8 @@ static int print_plain(const tenmap_tensor *tensor, const slice *s, const get_se
     uint64_t size = 0;
     (void)tenmap_dtype_bytes(dtype, 1, &size);
     char *block = need(TEXT_BLOCK, (size_t)size);
+    if (s->count == tensor->nelems)
+        remote_will_read(&tensor, 1);
     slice_walk_begin(&walk, s, TEXT_BLOCK);
     while (!status && slice_walk_next(&walk)) {
         tensor_block shown = {tensor, walk.begin, walk.end, walk.count};

@@ -11,7 +11,7 @@
 #include "compare/digest.h"
 #include "model/model_files.h"
 #include "view/json_out.h"
-#include "remote/lfs_pointer.h"
+#include "remote/expected_digest.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "model/model_operands.h"
@@ -26,9 +26,9 @@ typedef struct hash_settings {
 } hash_settings;
 
 static const option hash_options[] = {
-    {0, "verify", "POINTER", OPTION_TEXT, offsetof(hash_settings, verify),
-     "Compare with a Git LFS pointer, or with a folder of pointers of the same names; exit 1 if "
-     "one differs"},
+    {0, "verify", "WHAT", OPTION_TEXT, offsetof(hash_settings, verify),
+     "Compare with a digest, a file of sha256sum, an hf:// address, a Git LFS pointer or a folder "
+     "of them, or the names in a hub's cache (cache); exit 1 if one differs"},
     {'t', "tensors", NULL, OPTION_SWITCH, offsetof(hash_settings, tensors),
      "Print a fingerprint of each tensor: of its dtype, shape and bytes"},
     {'m', "model", NULL, OPTION_SWITCH, offsetof(hash_settings, whole),
@@ -46,6 +46,7 @@ static const example hash_examples[] = {
     {"tenmap hash llama/ >SHA256SUMS", "the SHA-256 of every shard, as sha256sum writes them"},
     {"tenmap hash model.safetensors --verify pointers/model.safetensors",
      "whether a download is the file that the hub has"},
+    {"tenmap hash llama/ --verify hf://ORG/MODEL", "the same, as the hub itself says"},
     {"tenmap hash --model llama/ merged.safetensors", "whether two models are the same"},
     {"tenmap hash --tensors model.safetensors", "one line for each tensor"},
     {NULL, NULL},
@@ -166,7 +167,8 @@ static void report_verdict(const file_entry *entry, const lfs_pointer *want, con
         json_key_text("file", entry->path, TENMAP_CSTR);
         json_key_bool("same", same);
         json_key_uint("size", entry->size);
-        json_key_uint("expected_size", want->size);
+        if (want->size != ANY_SIZE)
+            json_key_uint("expected_size", want->size);
         if (*digits)
             json_key_text("sha256", digits, TENMAP_CSTR);
         json_key_text("expected_sha256", want->sha256, TENMAP_CSTR);
@@ -177,11 +179,15 @@ static void report_verdict(const file_entry *entry, const lfs_pointer *want, con
     if (same)
         printf(": %sOK%s\n", paint(STYLE_GREEN), paint_end());
     else if (!*digits)
-        printf(": %sFAILED%s: it has %" PRIu64 " bytes, the pointer says %" PRIu64 "\n",
+        printf(": %sFAILED%s: it has %" PRIu64 " bytes, and should have %" PRIu64 "\n",
                paint(STYLE_RED), paint_end(), entry->size, want->size);
     else
-        printf(": %sFAILED%s: its sha256 is %s, the pointer says %s\n", paint(STYLE_RED),
-               paint_end(), digits, want->sha256);
+        printf(": %sFAILED%s: its sha256 is %s, and should be %s\n", paint(STYLE_RED), paint_end(),
+               digits, want->sha256);
+}
+
+static bool is_right_size(const file_entry *entry, const lfs_pointer *want) {
+    return want->size == ANY_SIZE || entry->size == want->size;
 }
 
 /* A file of the wrong size is not read at all. */
@@ -190,8 +196,8 @@ static int verify_files(file_list *list, const hash_settings *set) {
     file_list right = {need(list->count, sizeof *right.items), 0};
     int status = EXIT_FINE;
     for (size_t i = 0; !status && i < list->count; i++) {
-        status = read_lfs_pointer(set->verify, list->items[i].path, &wanted[i]);
-        if (!status && list->items[i].size == wanted[i].size)
+        status = read_expected(set->verify, list->items[i].path, &wanted[i]);
+        if (!status && is_right_size(&list->items[i], &wanted[i]))
             right.items[right.count++] = list->items[i];
     }
     if (!status)
@@ -202,7 +208,7 @@ static int verify_files(file_list *list, const hash_settings *set) {
     int verdict = status;
     for (size_t i = 0; !status && i < list->count; i++) {
         char digits[2 * SHA256_BYTES + 1] = "";
-        if (list->items[i].size == wanted[i].size)
+        if (is_right_size(&list->items[i], &wanted[i]))
             hex_digits(right.items[next++].sha256, SHA256_BYTES, digits);
         bool same = strcmp(digits, wanted[i].sha256) == 0;
         report_verdict(&list->items[i], &wanted[i], digits, same, set->json);
@@ -218,16 +224,12 @@ static int verify_files(file_list *list, const hash_settings *set) {
 static int run_files(const invocation *call, const hash_settings *set) {
     file_list list = {0};
     int status = EXIT_FINE;
-    if (!sha256_there())
-        return fail(EXIT_FAILED, "this build has no SHA-256; install libssl-dev (Debian) or "
-                                 "openssl-devel (Fedora) and build tenmap again");
     for (size_t i = 0; !status && i < call->operand_count; i++)
         status = add_operand(&list, call->operands[i]);
-    struct stat s;
-    if (!status && set->verify && list.count > 1 &&
-        (stat(set->verify, &s) != 0 || !S_ISDIR(s.st_mode)))
+    if (!status && set->verify && list.count > 1 && !expects_several(set->verify))
         status = fail(EXIT_USAGE,
-                      "there are %zu files: --verify needs a folder that has a pointer for each",
+                      "there are %zu files: --verify needs a folder that has a pointer for each, a "
+                      "file of sha256sum, or an address of their folder",
                       list.count);
     if (!status && set->verify)
         status = verify_files(&list, set);
@@ -304,9 +306,8 @@ static int fingerprint_one(const char *path, const hash_settings *set) {
         return status;
     char digits[2 * FINGERPRINT_BYTES + 1];
     fingerprint *prints = need(tenmap_count(model), sizeof *prints), all;
-    status = fingerprint_tensors(model, (unsigned)set->threads, prints);
+    status = fingerprint_model(model, (unsigned)set->threads, prints, &all);
     if (!status) {
-        fingerprint_model(model, prints, &all);
         hex_digits(all.bytes, FINGERPRINT_BYTES, digits);
         if (set->tensors) {
             report_fingerprints(path, model, set, prints, digits);
@@ -327,9 +328,6 @@ static int fingerprint_one(const char *path, const hash_settings *set) {
 static int run_fingerprints(const invocation *call, const hash_settings *set) {
     bool array = set->json && call->operand_count > 1;
     int status = EXIT_FINE;
-    if (!fingerprint_there())
-        return fail(EXIT_FAILED, "this build has no XXH3; install libxxhash-dev (Debian) or "
-                                 "xxhash-devel (Fedora) and build tenmap again");
     if (set->tensors && call->operand_count > 1)
         return fail(EXIT_USAGE, "--tensors takes one model");
     if (array)

@@ -8,6 +8,7 @@
 #include "open_model.h"
 #include "model/gguf_metadata.h"
 #include "model/identify_model.h"
+#include "model/model_profile.h"
 #include "view/json_out.h"
 #include "metadata.h"
 #include "view/print.h"
@@ -93,22 +94,6 @@ static void describe_layers(const summary *s, text *t) {
     }
 }
 
-/*
- * Describes a quantized model as the library understands it or, if the library cannot, by its
- * names.
- */
-static void count_quantized(summary *s, schemes *known) {
-    *known = (schemes){0};
-    if (!s->quantized)
-        return;
-    schemes_find(s->model, known);
-    if (!known->weights)
-        return;
-    s->quantized = known->weights;
-    s->params = known->params;
-    s->params_least = false;
-}
-
 static void describe_params(const summary *s, text *t) {
     if (s->params_least)
         text_addf(t, "at least ");
@@ -128,27 +113,39 @@ static void describe_quantized(const summary *s, const schemes *known, text *t) 
                   s->quantized == 1 ? "" : "s", s->scheme);
 }
 
-static void print_identity(const summary *s) {
-    identity id;
+/* The line that answers what people ask first. */
+static void print_profile(const model_profile *p) {
+    enum { INDENT = 2 };
     text t = {0};
-    identify(s->model, true, &id);
-    if (id.kind.len) {
-        text_addf(&t, "%s, %s", id.kind.bytes,
-                  strcmp(id.source, "config") == 0     ? "according to config.json"
-                  : strcmp(id.source, "metadata") == 0 ? "according to its metadata"
-                                                       : "judging by its names");
+    text_add_profile(&t, p);
+    if (t.len) {
+        printf("%*s", INDENT, "");
+        if (print_width() > (size_t)2 * INDENT)
+            print_wrapped(t.bytes, INDENT, print_width());
+        else
+            printf("%s\n", t.bytes);
+    }
+    text_free(&t);
+}
+
+static void print_identity(const identity *id) {
+    text t = {0};
+    if (id->kind.len) {
+        text_addf(&t, "%s, %s", id->kind.bytes,
+                  strcmp(id->source, "config") == 0     ? "according to config.json"
+                  : strcmp(id->source, "metadata") == 0 ? "according to its metadata"
+                                                        : "judging by its names");
         print_line("model", &t);
     }
     text_clear(&t);
-    text_add_adapter(&t, &id.adapter);
+    text_add_adapter(&t, &id->adapter);
     if (t.len)
         print_line("adapter", &t);
     text_clear(&t);
-    text_add_tied(&t, &id.tied);
+    text_add_tied(&t, &id->tied);
     if (t.len)
         print_line("tied", &t);
     text_free(&t);
-    identity_free(&id);
 }
 
 static void print_gguf(const summary *s) {
@@ -184,7 +181,11 @@ static const char *header_language(const tenmap_model *model) {
 
 static void print_facts(const summary *s, const schemes *known) {
     text t = {0};
-    print_identity(s);
+    model_profile profile;
+    profile_read(s, known, true, &profile);
+    print_profile(&profile);
+    print_identity(&profile.id);
+    profile_free(&profile);
     print_gguf(s);
     describe_size(s, &t);
     print_line("size", &t);
@@ -477,17 +478,18 @@ static void json_tensors(const summary *s, uint64_t top) {
 
 /* What the model is, in the fields that diff and report have too, and what only GGUF says. */
 static void json_facts(const summary *s, const schemes *known) {
-    identity id;
+    model_profile profile;
     gguf_facts gguf;
     quantization q = {s->quantized, s->scheme, known, NULL};
     if (gguf_describe(s->model, &gguf)) {
         gguf_json(&gguf);
         q.gguf = &gguf;
     }
-    identify(s->model, true, &id);
-    identity_json(&id);
+    profile_read(s, known, true, &profile);
+    identity_json(&profile.id);
     quantization_json(&q);
-    identity_free(&id);
+    profile_json(&profile, !q.gguf);
+    profile_free(&profile);
     gguf_facts_free(&gguf);
 }
 
@@ -571,6 +573,10 @@ const command cmd_info = {
     .max_operands = SIZE_MAX,
     .options = info_options,
     .details =
+        "The first line says what the model is: architecture, parameters, context length,\n"
+        "vocabulary, dtype or quantization, and the base model of an adapter. Of a mixture of\n"
+        "experts, active parameters are those that one token uses.\n"
+        "\n"
         "Layers are guessed from names: they are numbered modules. Alignment is that of the\n"
         "data in the file; a misaligned tensor can be read, but not viewed in place.\n"
         "--duplicates samples tensors of equal dtype and shape, and compares those with equal\n"

@@ -1,17 +1,14 @@
 /* inventory: lists all models below a folder: what they are, which are broken, what they share. */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "open_model.h"
 #include "model/identify_model.h"
-#include "model/model_endings.h"
 #include "commands/inventory.h"
 #include "view/json_out.h"
 #include "view/print.h"
@@ -19,7 +16,7 @@
 #include "model/model_summary.h"
 
 typedef struct inventory_settings {
-    bool no_duplicates, json;
+    bool no_duplicates, verify, json, tsv;
     uint64_t depth, threads;
 } inventory_settings;
 
@@ -29,164 +26,23 @@ static const inventory_settings inventory_defaults = {.depth = 8};
 static const option inventory_options[] = {
     {0, "no-duplicates", NULL, OPTION_SWITCH, AT(no_duplicates),
      "Do not look for tensors that several models share, which reads their data"},
+    {0, "verify", NULL, OPTION_SWITCH, AT(verify),
+     "Compare the files of a hub's cache with their names, which are their SHA-256"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Read on this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print the models as tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
 static const example inventory_examples[] = {
     {"tenmap inventory ~/models", "what is there, what is broken, what shares weights"},
     {"tenmap inventory --no-duplicates /data", "without reading any tensor"},
+    {"tenmap inventory --verify ~/.cache/huggingface/hub", "whether downloads are what they were"},
     {"tenmap inventory --json ~/models | jq '.models[].path'", "for scripts"},
     {NULL, NULL},
 };
-
-/* Finding models. */
-
-/* "model-00001-of-00003.safetensors" belongs to an index, or to a model whose index is missing. */
-static bool is_part(const char *name) {
-    const char *of = strstr(name, "-of-");
-    return of && of > name && of[-1] >= '0' && of[-1] <= '9' && of[4] >= '0' && of[4] <= '9';
-}
-
-static void add_found(inventory *all, const char *folder, const char *name) {
-    text path = {0};
-    text_addf(&path, "%s%s%s", folder, *name ? "/" : "", name);
-    if (all->count == all->room) {
-        all->room = all->room ? 2 * all->room : 64;
-        all->models = need_more(all->models, all->room, sizeof *all->models);
-    }
-    all->models[all->count++] = (inventory_model){.path = path.bytes};
-}
-
-typedef struct folder_entry {
-    char *path;
-    uint64_t depth;
-} folder_entry;
-
-typedef struct walk {
-    folder_entry *folders;
-    size_t count;
-    uint64_t most_depth; /* deeper folders are not visited */
-} walk;
-
-static void add_folder(walk *w, const char *folder, const char *name, uint64_t depth) {
-    text path = {0};
-    text_addf(&path, "%s%s%s", folder, *name ? "/" : "", name);
-    w->folders = need_next(w->folders, w->count, sizeof *w->folders);
-    w->folders[w->count++] = (folder_entry){path.bytes, depth};
-}
-
-static bool is_folder_at(int fd, const struct dirent *e) {
-    struct stat s;
-#ifdef DT_DIR
-    if (e->d_type != DT_UNKNOWN)
-        return e->d_type == DT_DIR; /* links are not followed: they may form cycles */
-#endif
-    return fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
-}
-
-/*
- * Whether this is "model-00002-of-00003.gguf" beside the first part, which opens all of them. A
- * part without the first is listed by itself.
- */
-static bool is_later_part(int fd, const char *name) {
-    const char *of = strstr(name, "-of-");
-    text first = {0};
-    struct stat s;
-    if (!is_part(name))
-        return false;
-    size_t end = (size_t)(of - name), begin = end;
-    while (begin && name[begin - 1] >= '0' && name[begin - 1] <= '9')
-        begin--;
-    text_add(&first, name, begin);
-    for (size_t i = begin; i + 1 < end; i++)
-        text_add(&first, "0", 1);
-    text_addf(&first, "1%s", of);
-    bool later = strcmp(first.bytes, name) != 0 && fstatat(fd, first.bytes, &s, 0) == 0;
-    text_free(&first);
-    return later;
-}
-
-/* A folder that is being listed, and counts of what it contains. */
-typedef struct open_folder {
-    folder_entry at;
-    DIR *list;
-    size_t singles, parts, indexes;
-} open_folder;
-
-static void look_at(walk *w, inventory *all, open_folder *f, const struct dirent *e) {
-    if (has_ending(e->d_name, ".safetensors.index.json")) {
-        f->indexes++;
-        add_found(all, f->at.path, e->d_name);
-    } else if (has_ending(e->d_name, ".safetensors")) {
-        bool part = is_part(e->d_name);
-        f->parts += part;
-        f->singles += !part;
-        add_found(all, f->at.path, e->d_name);
-        all->models[all->count - 1].part = part;
-    } else if (has_model_ending(e->d_name)) {
-        if (!is_later_part(dirfd(f->list), e->d_name))
-            add_found(all, f->at.path, e->d_name);
-    } else if (f->at.depth < w->most_depth && is_folder_at(dirfd(f->list), e)) {
-        add_folder(w, f->at.path, e->d_name, f->at.depth + 1);
-    }
-}
-
-/* Collects the models of one folder; its subfolders are visited later. */
-static void look_into(walk *w, inventory *all, size_t which) {
-    open_folder f = {.at = w->folders[which]}; /* copied, since the list may move */
-    size_t before = all->count, kept = before;
-    f.list = opendir(f.at.path);
-    if (!f.list) {
-        all->unreadable++;
-        return;
-    }
-    for (struct dirent *e; !interrupted() && (e = readdir(f.list));)
-        if (e->d_name[0] != '.')
-            look_at(w, all, &f, e);
-    closedir(f.list);
-    /*
-     * Shards are represented by the index beside them, or by the folder if it holds nothing else.
-     */
-    bool alone = f.parts && !f.indexes && !f.singles;
-    for (size_t i = before; i < all->count; i++)
-        if (all->models[i].part && (f.indexes || alone))
-            free(all->models[i].path);
-        else
-            all->models[kept++] = all->models[i];
-    all->count = kept;
-    if (alone) {
-        add_found(all, f.at.path, "");
-    } else if (f.indexes == 1 && !f.singles && kept == before + 1) {
-        all->models[before].path[strlen(f.at.path)] = '\0'; /* the folder is a shorter name */
-    }
-}
-
-static int by_path(const void *a, const void *b) {
-    const inventory_model *x = a, *y = b;
-    return natural_compare(x->path, strlen(x->path), y->path, strlen(y->path));
-}
-
-static void find_models(const char *top, uint64_t depth, inventory *all) {
-    walk w = {.most_depth = depth};
-    size_t len = strlen(top);
-    char *root = need_copy(top, len);
-    while (len > 1 && root[len - 1] == '/')
-        root[--len] = '\0';
-    add_folder(&w, root, "", 0);
-    for (size_t i = 0; i < w.count && !interrupted(); i++)
-        look_into(&w, all, i);
-    for (size_t i = 0; i < w.count; i++)
-        free(w.folders[i].path);
-    all->folders = w.count;
-    free(w.folders);
-    free(root);
-    if (all->count)
-        qsort(all->models, all->count, sizeof *all->models, by_path);
-}
 
 /* Describing models. */
 
@@ -325,12 +181,40 @@ static bool describe_all(inventory *all) {
 
 /* Reporting. */
 
-static const char *below(const inventory *all, const inventory_model *m) {
+static const char *below(const inventory *all, const char *path) {
     size_t n = strlen(all->top);
-    const char *rest = strncmp(m->path, all->top, n) == 0 ? m->path + n : m->path;
+    const char *rest = strncmp(path, all->top, n) == 0 ? path + n : path;
     while (*rest == '/')
         rest++;
-    return *rest ? rest : m->path;
+    return *rest ? rest : path;
+}
+
+/* "ORG/NAME@12345678" in a hub's cache, and otherwise the path below the folder. */
+static void add_name(text *out, const inventory *all, const inventory_model *m) {
+    text name = {0};
+    hub_place place;
+    if (text_add_hub_name(&name, m->path, &place))
+        text_add_safe(out, name.bytes, name.len);
+    else
+        text_add_safe(out, below(all, m->path), strlen(below(all, m->path)));
+    text_free(&name);
+}
+
+static void print_name(const inventory *all, const inventory_model *m) {
+    text name = {0};
+    add_name(&name, all, m);
+    fwrite(name.bytes, 1, name.len, stdout);
+    text_free(&name);
+}
+
+static bool has_hub_names(const inventory *all) {
+    text name = {0};
+    hub_place place;
+    bool found = false;
+    for (size_t i = 0; i < all->count && !found; i++)
+        found = text_add_hub_name(&name, all->models[i].path, &place);
+    text_free(&name);
+    return found;
 }
 
 static bool is_known(const inventory_model *m) {
@@ -347,17 +231,20 @@ static void add_what(text *t, const inventory_model *m) {
 }
 
 static void print_models(const inventory *all) {
-    static const column columns[] = {{"PATH", false, COLUMN_SHRINKS},
-                                     {"WHAT", false, COLUMN_STAYS},
-                                     {"DTYPE", false, COLUMN_STAYS},
-                                     {"PARAMS", true, COLUMN_SPARE},
-                                     {"SIZE", true, COLUMN_STAYS}};
+    /* Nothing in the names of a hub's cache can be left out; other columns go instead. */
+    bool hub = has_hub_names(all);
+    uint8_t stays = hub ? COLUMN_SPARE : COLUMN_STAYS;
+    const column columns[] = {{"PATH", false, hub ? COLUMN_STAYS : COLUMN_SHRINKS},
+                              {"WHAT", false, stays},
+                              {"DTYPE", false, stays},
+                              {"PARAMS", true, COLUMN_SPARE},
+                              {"SIZE", true, COLUMN_STAYS}};
     table *t = table_new(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < all->count; i++) {
         const inventory_model *m = &all->models[i];
         if (m->broken)
             continue;
-        text_add_safe(table_cell(t), below(all, m), strlen(below(all, m)));
+        add_name(table_cell(t), all, m);
         table_end_cell(t, STYLE_NONE);
         add_what(table_cell(t), m);
         table_end_cell(t, is_known(m) || m->quantized ? STYLE_NONE : STYLE_DIM);
@@ -385,7 +272,7 @@ static void print_broken(const inventory *all) {
             printf("\n%sBroken%s\n", paint(STYLE_BOLD), paint_end());
         titled = true;
         printf("  %s✗%s ", paint(STYLE_RED), paint_end());
-        print_safe(stdout, below(all, m), strlen(below(all, m)));
+        print_name(all, m);
         printf("\n    ");
         if (print_width() > 20)
             print_wrapped(why ? why + 3 : m->broken, 4, print_width());
@@ -394,32 +281,130 @@ static void print_broken(const inventory *all) {
     }
 }
 
-static void print_shared_tensors(const inventory *all) {
-    enum { MOST_SHOWN = 40 };
+/* The most groups, members, pairs or files of a kind that are printed. */
+enum { MOST_SHOWN = 40 };
+
+static void print_more(size_t count, const char *what) {
+    if (count > MOST_SHOWN)
+        printf("  and %zu more %s\n", count - MOST_SHOWN, what);
+}
+
+static void print_members(const inventory *all, const inventory_group *g) {
+    for (size_t i = g->first, shown = 0; i < all->count && shown < MOST_SHOWN; i++) {
+        const inventory_model *m = &all->models[i];
+        if (m->group != g->first)
+            continue;
+        shown++;
+        printf("    ");
+        print_name(all, m);
+        puts(m->first != i ? " (the same file)" : "");
+    }
+    if (g->count > MOST_SHOWN)
+        printf("    and %zu more\n", g->count - MOST_SHOWN);
+}
+
+static void print_groups(const inventory *all) {
     text line = {0};
-    if (all->share_count)
-        printf("\n%sShared tensors%s\n", paint(STYLE_BOLD), paint_end());
-    for (size_t i = 0; i < all->share_count && i < MOST_SHOWN; i++) {
-        const inventory_share *s = &all->shares[i];
-        const inventory_model *a = &all->models[s->a], *b = &all->models[s->b];
-        bool whole = s->tensors == a->tensors && s->tensors == b->tensors;
+    if (all->group_count)
+        printf("\n%sDuplicates%s\n", paint(STYLE_BOLD), paint_end());
+    for (size_t i = 0; i < all->group_count && i < MOST_SHOWN; i++) {
+        const inventory_group *g = &all->groups[i];
+        size_t tensors = all->models[g->first].tensors;
+        text_clear(&line);
+        text_addf(&line, "  %zu models with the same %zu tensor%s: ", g->count, tensors,
+                  tensors == 1 ? "" : "s");
+        if (g->freed) {
+            text_addf(&line, "one alone would free ");
+            text_add_bytes(&line, g->freed);
+        } else {
+            text_addf(&line, "links to one file, so nothing would be freed");
+        }
+        puts(line.bytes);
+        print_members(all, g);
+    }
+    print_more(all->group_count, "groups");
+    text_free(&line);
+}
+
+static void print_share(const inventory *all, const inventory_share *s) {
+    const inventory_model *a = &all->models[s->a], *b = &all->models[s->b];
+    text line = {0};
+    text_addf(&line, "  ");
+    add_name(&line, all, a);
+    text_addf(&line, "\n    ~ ");
+    add_name(&line, all, b);
+    if (a->tensors == b->tensors)
+        text_addf(&line, ": %zu of %zu tensors, ", s->tensors, a->tensors);
+    else
+        text_addf(&line, ": %zu tensors in common, of %zu and %zu, ", s->tensors, a->tensors,
+                  b->tensors);
+    text_add_bytes(&line, s->bytes);
+    puts(line.bytes);
+    text_free(&line);
+}
+
+static void print_shared_tensors(const inventory *all) {
+    size_t count = 0;
+    for (size_t i = 0; i < all->share_count; i++) {
+        if (!all->shares[i].shown)
+            continue;
+        if (!count++)
+            printf("\n%sShared tensors%s\n", paint(STYLE_BOLD), paint_end());
+        if (count <= MOST_SHOWN)
+            print_share(all, &all->shares[i]);
+    }
+    print_more(count, "pairs");
+}
+
+/* Files. */
+
+static bool is_bad_blob(const leftover *l) {
+    return l->kind == LEFTOVER_BLOB && l->verdict == BLOB_WRONG;
+}
+
+/* Prints the leftovers of one kind; of blobs, those that are not what their names say. */
+static void print_leftovers(const inventory *all, leftover_kind kind, const char *title,
+                            const char *what) {
+    size_t count = 0;
+    text line = {0};
+    for (size_t i = 0; i < all->leftover_count; i++) {
+        const leftover *l = &all->leftovers[i];
+        if (l->kind != kind || (kind == LEFTOVER_BLOB && !is_bad_blob(l)))
+            continue;
+        if (!count++)
+            printf("\n%s%s%s\n", paint(STYLE_BOLD), title, paint_end());
+        if (count > MOST_SHOWN)
+            continue;
         text_clear(&line);
         text_addf(&line, "  ");
-        text_add_safe(&line, below(all, a), strlen(below(all, a)));
-        text_addf(&line, whole ? "\n    = " : "\n    ~ ");
-        text_add_safe(&line, below(all, b), strlen(below(all, b)));
+        text_add_safe(&line, below(all, l->path), strlen(below(all, l->path)));
         text_addf(&line, ": ");
-        if (whole)
-            text_addf(&line, "the same %zu tensor%s", s->tensors, s->tensors == 1 ? "" : "s");
-        else
-            text_addf(&line, "%zu of %zu and of %zu tensors", s->tensors, a->tensors, b->tensors);
-        text_addf(&line, ", ");
-        text_add_bytes(&line, s->bytes);
+        if (kind != LEFTOVER_DANGLING)
+            text_add_bytes(&line, l->bytes);
+        text_addf(&line, "%s%s", kind != LEFTOVER_DANGLING ? ", " : "", what);
         puts(line.bytes);
     }
-    if (all->share_count > MOST_SHOWN)
-        printf("  and %zu more pairs\n", all->share_count - MOST_SHOWN);
+    print_more(count, "files");
     text_free(&line);
+}
+
+static size_t count_blobs(const inventory *all, blob_verdict verdict) {
+    size_t count = 0;
+    for (size_t i = 0; i < all->leftover_count; i++)
+        count += all->leftovers[i].kind == LEFTOVER_BLOB && all->leftovers[i].verdict == verdict;
+    return count;
+}
+
+static void print_verdicts(const inventory *all) {
+    size_t git = count_blobs(all, BLOB_GIT_NAME), other = count_blobs(all, BLOB_OTHER_NAME);
+    print_leftovers(all, LEFTOVER_BLOB, "Damaged files", "its SHA-256 is not its name");
+    printf("\n%zu of %zu blobs have the SHA-256 that their names say", count_blobs(all, BLOB_RIGHT),
+           count_blobs(all, BLOB_RIGHT) + count_blobs(all, BLOB_WRONG));
+    if (git)
+        printf("; %zu not verified: named by Git's SHA-1, which is not a SHA-256", git);
+    if (other)
+        printf("; %zu not verified: the name is no digest", other);
+    putchar('\n');
 }
 
 static void print_inventory(const inventory *all, const inventory_settings *set) {
@@ -433,8 +418,14 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
     if (all->count > broken)
         print_models(all);
     print_broken(all);
-    if (!set->no_duplicates)
+    print_leftovers(all, LEFTOVER_INCOMPLETE, "Incomplete downloads", "not complete");
+    print_leftovers(all, LEFTOVER_DANGLING, "Dangling links", "the file that it names is missing");
+    if (set->verify)
+        print_verdicts(all);
+    if (!set->no_duplicates) {
+        print_groups(all);
         print_shared_tensors(all);
+    }
     text_addf(&line, "%s%zu model%s, ", all->count ? "\n" : "", all->count,
               all->count == 1 ? "" : "s");
     text_add_bytes(&line, bytes);
@@ -446,8 +437,78 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
         text_addf(&line, "; not every pair that shares tensors is listed");
     if (all->unreadable)
         text_addf(&line, "; %zu folders could not be read", all->unreadable);
+    if (all->more)
+        text_addf(&line, "; more than %d folders or files, the limit: others are not listed",
+                  (int)INVENTORY_MOST);
     puts(line.bytes);
     text_free(&line);
+}
+
+static void json_hub_place(const inventory_model *m) {
+    text name = {0};
+    hub_place place;
+    if (text_add_hub_name(&name, m->path, &place)) {
+        json_key_text("model", name.bytes, place.name_len);
+        json_key_text("revision", place.revision, place.revision_len);
+    }
+    text_free(&name);
+}
+
+static void json_groups(const inventory *all) {
+    json_key("duplicates");
+    json_open('[', false);
+    for (size_t i = 0; i < all->group_count; i++) {
+        const inventory_group *g = &all->groups[i];
+        json_open('{', true);
+        json_key_uint("tensors", all->models[g->first].tensors);
+        json_key_uint("freed_bytes", g->freed);
+        json_key("models");
+        json_open('[', true);
+        for (size_t k = g->first; k < all->count; k++)
+            if (all->models[k].group == g->first)
+                json_text(all->models[k].path, strlen(all->models[k].path));
+        json_close();
+        json_close();
+    }
+    json_close();
+}
+
+static void json_shares(const inventory *all) {
+    json_key("shared");
+    json_open('[', false);
+    for (size_t i = 0; i < all->share_count; i++) {
+        if (all->shares[i].whole)
+            continue;
+        json_open('{', true);
+        json_key_text("a", all->models[all->shares[i].a].path, TENMAP_CSTR);
+        json_key_text("b", all->models[all->shares[i].b].path, TENMAP_CSTR);
+        json_key_uint("tensors", all->shares[i].tensors);
+        json_key_uint("bytes", all->shares[i].bytes);
+        json_close();
+    }
+    json_close();
+}
+
+/* Blobs are listed if they were verified. */
+static void json_leftovers(const inventory *all) {
+    static const char *const kinds[] = {"incomplete", "dangling", "blobs"};
+    static const char *const verdicts[] = {"", "right", "wrong", "git_sha1_name", "other_name"};
+    for (leftover_kind kind = LEFTOVER_INCOMPLETE; kind <= LEFTOVER_BLOB; kind++) {
+        json_key(kinds[kind]);
+        json_open('[', false);
+        for (size_t i = 0; i < all->leftover_count; i++) {
+            const leftover *l = &all->leftovers[i];
+            if (l->kind != kind || (kind == LEFTOVER_BLOB && l->verdict == BLOB_UNREAD))
+                continue;
+            json_open('{', true);
+            json_key_text("path", l->path, TENMAP_CSTR);
+            json_key_uint("bytes", l->bytes);
+            if (kind == LEFTOVER_BLOB)
+                json_key_text("sha256", verdicts[l->verdict], TENMAP_CSTR);
+            json_close();
+        }
+        json_close();
+    }
 }
 
 static void print_inventory_json(const inventory *all) {
@@ -459,6 +520,7 @@ static void print_inventory_json(const inventory *all) {
         const inventory_model *m = &all->models[i];
         json_open('{', true);
         json_key_text("path", m->path, TENMAP_CSTR);
+        json_hub_place(m);
         if (m->broken) {
             json_key_text("error", m->broken, TENMAP_CSTR);
         } else {
@@ -478,21 +540,50 @@ static void print_inventory_json(const inventory *all) {
         json_close();
     }
     json_close();
-    json_key("duplicates");
-    json_open('[', false);
-    for (size_t i = 0; i < all->share_count; i++) {
-        json_open('{', true);
-        json_key_text("a", all->models[all->shares[i].a].path, TENMAP_CSTR);
-        json_key_text("b", all->models[all->shares[i].b].path, TENMAP_CSTR);
-        json_key_uint("tensors", all->shares[i].tensors);
-        json_key_uint("bytes", all->shares[i].bytes);
-        json_close();
-    }
-    json_close();
+    json_groups(all);
+    json_shares(all);
     json_key_bool("duplicates_complete", !all->abridged);
     json_key_uint("not_compared", all->not_compared);
     json_key_uint("unreadable_folders", all->unreadable);
+    json_leftovers(all);
     json_close();
+}
+
+static void print_tsv_cell(const char *cell, size_t len, bool last) {
+    print_safe(stdout, cell, len);
+    putchar(last ? '\n' : '\t');
+}
+
+static void print_model_tsv(const inventory_model *m) {
+    text name = {0}, what = {0};
+    hub_place place = {0};
+    (void)text_add_hub_name(&name, m->path, &place);
+    add_what(&what, m);
+    print_tsv_cell(m->path, strlen(m->path), false);
+    print_tsv_cell(name.len ? name.bytes : "", place.name_len, false);
+    print_tsv_cell(name.len ? place.revision : "", place.revision_len, false);
+    printf("%s\t", m->broken ? "broken" : "model");
+    print_tsv_cell(m->broken ? "" : what.bytes, m->broken ? 0 : what.len, false);
+    print_tsv_cell(m->dtype ? m->dtype : "", m->dtype ? strlen(m->dtype) : 0, false);
+    printf("%" PRIu64 "\t%zu\t%" PRIu64 "\n", m->params, m->tensors, m->bytes);
+    text_free(&name);
+    text_free(&what);
+}
+
+/* Duplicates are not in it: they are about several rows. */
+static void print_inventory_tsv(const inventory *all) {
+    static const char *const kinds[] = {"incomplete", "dangling", "blob"};
+    puts("path\tmodel\trevision\tstate\twhat\tdtype\tparams\ttensors\tbytes");
+    for (size_t i = 0; i < all->count; i++)
+        print_model_tsv(&all->models[i]);
+    for (size_t i = 0; i < all->leftover_count; i++) {
+        const leftover *l = &all->leftovers[i];
+        if (l->kind == LEFTOVER_BLOB && !is_bad_blob(l))
+            continue;
+        print_tsv_cell(l->path, strlen(l->path), false);
+        printf("\t\t%s\t\t\t\t\t%" PRIu64 "\n", is_bad_blob(l) ? "damaged" : kinds[l->kind],
+               l->bytes);
+    }
 }
 
 static void inventory_free(inventory *all) {
@@ -504,8 +595,24 @@ static void inventory_free(inventory *all) {
         adapter_free(&all->models[i].adapter);
         free(all->models[i].dtype);
     }
+    for (size_t i = 0; i < all->leftover_count; i++)
+        free(all->leftovers[i].path);
+    free(all->leftovers);
+    free(all->groups);
     free(all->models);
     free(all->shares);
+}
+
+/* Verifies files and finds duplicates, if that is wanted. */
+static int compare_all(inventory *all, const inventory_settings *set) {
+    int status = EXIT_FINE;
+    if (set->verify && !interrupted())
+        status = verify_blobs(all, (unsigned)set->threads);
+    if (!status && !set->no_duplicates && !interrupted())
+        status = find_cross_model_duplicates(all, (unsigned)set->threads);
+    if (!status && !set->no_duplicates)
+        group_models(all);
+    return status;
 }
 
 static int inventory_run(const invocation *call) {
@@ -519,20 +626,23 @@ static int inventory_run(const invocation *call) {
         return fail(EXIT_FAILED, "'%s': %s", all.top, os_error_text(errno));
     if (!S_ISDIR(s.st_mode))
         return fail(EXIT_FAILED, "'%s' is not a folder; 'tenmap info' shows one model", all.top);
+    if (set->json && set->tsv)
+        return fail(EXIT_USAGE, "--json and --tsv exclude each other: choose one");
     catch_interrupts();
     find_models(all.top, set->depth, &all);
     bool broken = describe_all(&all);
-    int status = EXIT_FINE;
-    if (!set->no_duplicates && !interrupted())
-        status = find_cross_model_duplicates(&all, (unsigned)set->threads);
-    if (interrupted())
+    int status = compare_all(&all, set);
+    if (!status && interrupted())
         status = fail(EXIT_INTERRUPTED, "interrupted");
     if (!status) {
         if (set->json)
             print_inventory_json(&all);
+        else if (set->tsv)
+            print_inventory_tsv(&all);
         else
             print_inventory(&all, set);
-        status = broken ? EXIT_DIFFERENT : EXIT_FINE;
+        bool left = all.leftover_count && all.leftovers[0].kind != LEFTOVER_BLOB;
+        status = broken || left || count_blobs(&all, BLOB_WRONG) ? EXIT_DIFFERENT : EXIT_FINE;
     }
     inventory_free(&all);
     return status;
@@ -547,12 +657,16 @@ const command cmd_inventory = {
     .options = inventory_options,
     .details =
         "A model is a .safetensors or .gguf file, or an index with its shards; the files of a\n"
-        "split GGUF model count as one. Links to folders and hidden folders are not followed.\n"
-        "The kind of a model is taken from its config.json or its names.\n"
+        "split GGUF model count as one. Hidden folders and links to folders are followed, each\n"
+        "folder once. The kind of a model is taken from its config.json or its names. Models in\n"
+        "a hub's cache are shown as ORG/NAME@REVISION. Downloads that did not end, and links\n"
+        "whose file is missing, are listed too.\n"
         "\n"
         "Shared tensors are found by fingerprints, whatever their names: they show which\n"
         "fine-tune still has the weights of which base. Only tensors that match another model's\n"
-        "in dtype, shape and a sample of bytes are read in full. Exit: 1 if a model is broken.",
+        "in dtype, shape and a sample of bytes are read in full. Models with the same tensors\n"
+        "are a group. Exit: 1 if a model is broken, a download incomplete, a link without its\n"
+        "file, or a file damaged.",
     .examples = inventory_examples,
     .settings_size = sizeof(inventory_settings),
     .defaults = &inventory_defaults,

@@ -5,13 +5,16 @@
 #include "command.h"
 #include "view/json_out.h"
 #include "metadata.h"
+#include "model/model_operands.h"
+#include "model/truncated_file.h"
+#include "open_model.h"
 #include "remote/partial_remote_open.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"
 #include "view/tree.h"
 
-enum { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
+enum { SORT_NAME, SORT_FILE, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
 
 typedef struct ls_settings {
     filter wanted;
@@ -27,8 +30,9 @@ static const option ls_options[] = {
     {'f', "fold", NULL, OPTION_SWITCH, AT(fold),
      "Show numbered modules with the same contents once; implies --tree"},
     {'l', "long", NULL, OPTION_SWITCH, AT(long_form), "Show file offsets and their alignment too"},
-    {'s', "sort", "file|name|size|params|dtype", OPTION_CHOICE, AT(sort),
-     "Sort by this: numbers in names count as numbers; the largest size or params come first"},
+    {'s', "sort", "name|file|size|params|dtype", OPTION_CHOICE, AT(sort),
+     "Sort by this (name): numbers in names count as numbers; file is the order in the files; the "
+     "largest size or params come first"},
     {'r', "reverse", NULL, OPTION_SWITCH, AT(reverse), "Reverse the order"},
     {'d', "dtype", "DTYPE", OPTION_LIST, AT(wanted.dtypes),
      "Take only tensors of these dtypes: bf16, 'f8*'"},
@@ -46,13 +50,22 @@ static const option ls_options[] = {
 };
 
 static const example ls_examples[] = {
-    {"tenmap ls model.safetensors", "all tensors, in the order of the file"},
+    {"tenmap ls model.safetensors", "all tensors by name, with layers.2 before layers.10"},
+    {"tenmap ls -l -s file model.safetensors", "in the order in which they lie in the file"},
     {"tenmap ls --fold llama/", "a sharded model's modules, with all layers as one"},
     {"tenmap ls llama/ 'model.layers.3.*'", "one layer of it"},
     {"tenmap ls -s size -d f32 llama/", "what is still F32, the largest first"},
     {"tenmap ls --tsv llama/ | cut -f1", "just the names"},
+    {"tenmap ls --partial cut.safetensors", "what a truncated file holds, and how much of it"},
     {NULL, NULL},
 };
+
+/* What is listed, besides the selected tensors. */
+typedef struct listing {
+    const tenmap_model *model;
+    whole_model whole;
+    truncated_file cut;
+} listing;
 
 static const char *file_name(const tenmap_tensor *t) {
     return base_name(tenmap_shard_at(t->model, t->shard)->path);
@@ -121,8 +134,15 @@ static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
     table_end_cell(t, tensor->flags & TENMAP_TENSOR_ALIGNED ? STYLE_NONE : STYLE_YELLOW);
 }
 
-static void print_table(const whole_model *whole, const tenmap_model *model, const selection *s,
-                        bool long_form) {
+/* The share of a tensor that a truncated file holds. */
+static void add_share_there(table *t, const listing *l, const tenmap_tensor *tensor) {
+    uint64_t there = bytes_there(&l->cut, tensor);
+    bool whole = there == tensor->nbytes;
+    text_add_percent(table_cell(t), whole ? 1 : there, whole ? 1 : tensor->nbytes);
+    table_end_cell(t, whole ? STYLE_NONE : there ? STYLE_YELLOW : STYLE_RED);
+}
+
+static void print_table(const listing *l, const selection *s, bool long_form) {
     static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
                                    {"SHAPE", false, false}, {"PARAMS", true, COLUMN_SPARE},
                                    {"SIZE", true, false},   {"SHARD", true, false}};
@@ -130,13 +150,20 @@ static void print_table(const whole_model *whole, const tenmap_model *model, con
                                   {"SHAPE", false, false}, {"SIZE", true, false},
                                   {"OFFSET", true, false}, {"ALIGN", true, COLUMN_SPARE},
                                   {"SHARD", true, false}};
-    bool sharded = whole_shards(whole, model) > 1;
-    size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
-    table *t = table_new(long_form ? full : brief, count);
+    /* A truncated file is a model by itself, so that at most one of the last columns is shown. */
+    bool sharded = whole_shards(&l->whole, l->model) > 1, cut = l->cut.whole_size;
+    size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column);
+    column columns[sizeof full / sizeof(column)];
+    memcpy(columns, long_form ? full : brief, count * sizeof *columns);
+    if (cut)
+        columns[count - 1].title = "THERE";
+    table *t = table_new(columns, count - !(sharded || cut));
     for (size_t i = 0; i < s->count; i++) {
         add_tensor(t, s->tensors[i], long_form);
-        if (sharded) {
-            text_add_number(table_cell(t), whole_shard(whole, s->tensors[i]));
+        if (cut) {
+            add_share_there(t, l, s->tensors[i]);
+        } else if (sharded) {
+            text_add_number(table_cell(t), whole_shard(&l->whole, s->tensors[i]));
             table_end_cell(t, STYLE_NONE);
         }
     }
@@ -144,7 +171,9 @@ static void print_table(const whole_model *whole, const tenmap_model *model, con
     table_free(t);
 }
 
-static void print_totals(const whole_model *whole, const tenmap_model *model, const selection *s) {
+static void print_totals(const listing *l, const selection *s) {
+    const tenmap_model *model = l->model;
+    const whole_model *whole = &l->whole;
     text t = {0};
     text_add_grouped(&t, s->count);
     if (s->count < whole_tensors(whole, model)) {
@@ -163,9 +192,9 @@ static void print_totals(const whole_model *whole, const tenmap_model *model, co
     text_free(&t);
 }
 
-static void print_json(const whole_model *whole, const tenmap_model *model, const selection *s) {
+static void print_json(const listing *l, const selection *s) {
     json_open('{', false);
-    json_key_text("model", shown_path(whole_path(whole, model)), TENMAP_CSTR);
+    json_key_text("model", shown_path(whole_path(&l->whole, l->model)), TENMAP_CSTR);
     json_key_uint("count", s->count);
     json_key_uint("params", s->elements);
     json_key_uint("bytes", s->bytes);
@@ -180,6 +209,8 @@ static void print_json(const whole_model *whole, const tenmap_model *model, cons
         json_key_uint("offset", t->file_offset);
         json_key_bool("aligned", t->flags & TENMAP_TENSOR_ALIGNED);
         json_key_text("file", file_name(t), TENMAP_CSTR);
+        if (l->cut.whole_size)
+            json_key_uint("bytes_there", bytes_there(&l->cut, t));
         json_close();
     }
     json_close();
@@ -216,48 +247,73 @@ static bool wants_tree(const ls_settings *set) {
     return set->tree || set->fold || set->depth;
 }
 
-static void print_selection(const whole_model *whole, const tenmap_model *model, selection *s,
-                            const ls_settings *set) {
+static void print_selection(const listing *l, selection *s, const ls_settings *set) {
     bool tree = wants_tree(set);
     if (!tree)
         sort_selection(s, set);
     if (set->json) {
-        print_json(whole, model, s);
+        print_json(l, s);
     } else if (set->tsv) {
         print_tsv(s);
     } else {
         if (tree)
             tree_print(s, set->depth, set->fold);
         else
-            print_table(whole, model, s, set->long_form);
-        print_totals(whole, model, s);
+            print_table(l, s, set->long_form);
+        print_totals(l, s);
     }
 }
 
-static int ls_run(const invocation *call) {
-    const ls_settings *set = call->settings;
-    tenmap_model *model;
-    whole_model whole;
-    selection chosen;
-    filter wanted = set->wanted;
-    wanted.patterns = call->operands + 1;
-    wanted.pattern_count = call->operand_count - 1;
+/* With --partial, a truncated file is listed as if it were whole. */
+static int open_listing(const char *path, const filter *wanted, listing *l, tenmap_model **model) {
+    tenmap_options options = open_options();
+    text share = {0};
+    *l = (listing){0};
+    if (!common.partial || is_address(path) || !open_truncated(path, &options, &l->cut, model)) {
+        int status = open_for_tensors(path, wanted->patterns, wanted->pattern_count, false,
+                                      &l->whole, model);
+        l->model = *model;
+        if (!status && !is_address(path))
+            tell_left_out(path, *model);
+        return status;
+    }
+    text_add_percent(&share, l->cut.size, l->cut.whole_size);
+    warn("'%s' is truncated: %s of it is there", path, share.bytes);
+    text_free(&share);
+    l->model = *model;
+    return EXIT_FINE;
+}
+
+static int check_ls_settings(const ls_settings *set) {
     if (set->json + set->tsv + wants_tree(set) > 1)
         return fail(EXIT_USAGE, "--tree, --json and --tsv exclude each other: choose one");
     if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
+    return EXIT_FINE;
+}
+
+static int ls_run(const invocation *call) {
+    const ls_settings *set = call->settings;
+    tenmap_model *model = NULL;
+    listing l;
+    selection chosen;
+    filter wanted = set->wanted;
+    wanted.patterns = call->operands + 1;
+    wanted.pattern_count = call->operand_count - 1;
+    int status = check_ls_settings(set);
+    if (status)
+        return status;
     common.dequantize = set->dequantize;
-    int status = open_for_tensors(call->operands[0], wanted.patterns, wanted.pattern_count, false,
-                                  &whole, &model);
+    status = open_listing(call->operands[0], &wanted, &l, &model);
     if (!status)
         status = select_tensors(model, &wanted, &chosen);
     if (!status) {
-        print_selection(&whole, model, &chosen, set);
+        print_selection(&l, &chosen, set);
         selection_free(&chosen);
     }
     tenmap_close(model);
-    whole_model_free(&whole);
+    whole_model_free(&l.whole);
     return status;
 }
 

@@ -2,18 +2,23 @@
 #include <stdlib.h>
 
 #include "command.h"
+#include "model/identify_model.h"
 #include "output/output_write.h"
+#include "remote/remote.h"
 
 enum { PREFER_NONE, PREFER_FIRST, PREFER_LAST };
 
 typedef struct merge_settings {
     output_settings out;
     unsigned prefer;
+    bool join_all; /* --union */
 } merge_settings;
 
 static const option merge_options[] = {
     {0, "prefer", "none|first|last", OPTION_CHOICE, offsetof(merge_settings, prefer),
      "Which model to use if several have a tensor of the same name; none refuses that"},
+    {0, "union", NULL, OPTION_SWITCH, offsetof(merge_settings, join_all),
+     "Take the tensors of LoRAs too, as they are; without it, a LoRA among the models is refused"},
     {0, "max-shard-size", "SIZE", OPTION_SIZE, offsetof(merge_settings, out.max_shard),
      "Write shards of at most this size, and their index"},
     OUTPUT_OPTIONS(offsetof(merge_settings, out)),
@@ -22,7 +27,7 @@ static const option merge_options[] = {
 
 static const example merge_examples[] = {
     {"tenmap merge llama/ -o llama.safetensors", "the shards of a model as one file"},
-    {"tenmap merge base.safetensors lora.safetensors -o both.safetensors", "two models in one"},
+    {"tenmap merge unet.safetensors vae.safetensors -o both.safetensors", "two models in one"},
     {"tenmap merge base.safetensors new.safetensors --prefer last -o patched.safetensors",
      "tensors of the second replace those of the first"},
     {NULL, NULL},
@@ -30,6 +35,18 @@ static const example merge_examples[] = {
 
 static const char *file_of(const tenmap_tensor *t) {
     return tenmap_shard_at(t->model, t->shard)->path;
+}
+
+/* The factors of a LoRA are not weights: beside those of its base, they change nothing. */
+static int refuse_adapters(const plan *p) {
+    for (size_t m = 0; p->model_count > 1 && m < p->model_count; m++)
+        if (count_adapted(p->models[m]))
+            return fail(EXIT_FAILED,
+                        "'%s' is a LoRA, which merge does not apply: its tensors would only lie "
+                        "beside the others; peft applies it (merge_and_unload), --union writes all "
+                        "tensors as they are",
+                        shown_path(tenmap_path(p->models[m])));
+    return EXIT_FINE;
 }
 
 static int plan_merge(plan *p, unsigned prefer) {
@@ -55,6 +72,8 @@ static int merge_run(const invocation *call) {
     plan p;
     out.single = !out.max_shard;
     int status = plan_open(&p, "merging", call->operands, call->operand_count);
+    if (!status && !set->join_all)
+        status = refuse_adapters(&p);
     if (!status)
         status = plan_merge(&p, set->prefer);
     if (!status)
@@ -71,6 +90,9 @@ const command cmd_merge = {
     .max_operands = SIZE_MAX,
     .options = merge_options,
     .details =
+        "The output has the tensors of all models, unchanged. A LoRA is not applied to its base,\n"
+        "so it is refused unless --union is given.\n"
+        "\n"
         "The output has the metadata of all models. If they disagree, the first value is used\n"
         "(the last with --prefer last), and a warning says so. With --force, OUT may be one of\n"
         "the models: the new one replaces it in one rename when it is complete.",

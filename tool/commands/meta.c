@@ -12,10 +12,12 @@
 #include "view/print.h"
 #include "remote/remote.h"
 #include "suggest.h"
+#include "tensor_patterns.h"
 
 typedef struct meta_settings {
     const char *shard;
     bool json, tsv, dry_run, follow, no_copy, undo;
+    texts keep;
 } meta_settings;
 
 #define AT(field) offsetof(meta_settings, field)
@@ -29,6 +31,8 @@ static const option meta_options[] = {
     {0, "no-copy", NULL, OPTION_SWITCH, AT(no_copy), "Fail rather than copy the model's data"},
     {0, "undo", NULL, OPTION_SWITCH, AT(undo),
      "With repair: restore the file as it was before the edit"},
+    {0, "keep", "KEY", OPTION_LIST, AT(keep),
+     "With clear: keep these keys; may be a pattern, and may be given more than once"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "List as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "List as tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -38,7 +42,8 @@ static const example meta_examples[] = {
     {"tenmap meta model.safetensors", "all pairs"},
     {"tenmap meta model.safetensors get format", "one value, as it is"},
     {"tenmap meta model.safetensors set format pt license mit", "two pairs at once"},
-    {"tenmap meta model.safetensors rm ss_output_name", "without that key"},
+    {"tenmap meta model.safetensors rm 'ss_*'", "without the keys of a training run"},
+    {"tenmap meta model.safetensors clear --keep format", "without anything but the format"},
     {"tenmap meta model.safetensors edit", "all of it in $EDITOR, as JSON"},
     {"tenmap meta model.safetensors repair", "after a crash in the middle of a change"},
     {NULL, NULL},
@@ -296,20 +301,100 @@ static int set_pairs(meta_call *c) {
     return status;
 }
 
-static int remove_keys(meta_call *c) {
-    tenmap_edit *edits = need(c->word_count, sizeof *edits);
-    int status = EXIT_FINE;
-    for (size_t i = 0; i < c->word_count && !status; i++) {
-        edits[i] = (tenmap_edit){c->words[i], strlen(c->words[i]), NULL, 0};
-        bool there = false;
-        for (size_t shard = c->first; shard < c->end && !there; shard++)
-            there = find_pair(c, shard, edits[i].key, edits[i].key_len) != NULL;
-        if (!there)
-            status = no_such_key(c, c->words[i]);
+/* Words that select keys: each is a key or, if no selected shard has that key, a pattern. */
+typedef struct key_words {
+    const char **words; /* the keys first, sorted; then the patterns */
+    size_t key_count, count;
+} key_words;
+
+static int compare_words(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int compare_pair_to_word(const void *pair, const void *word) {
+    const tenmap_metadata *p = pair;
+    const char *w = *(const char *const *)word;
+    size_t len = strlen(w), least = p->key_len < len ? p->key_len : len;
+    int order = memcmp(p->key, w, least);
+    return order ? order : (p->key_len > len) - (p->key_len < len);
+}
+
+static bool is_selected(const key_words *k, const tenmap_metadata *pair) {
+    if (k->key_count &&
+        bsearch(pair, k->words, k->key_count, sizeof *k->words, compare_pair_to_word))
+        return true;
+    for (size_t i = k->key_count; i < k->count; i++)
+        if (glob_match(k->words[i], pair->key, pair->key_len))
+            return true;
+    return false;
+}
+
+/* Whether a selected shard has this key. */
+static bool has_key(const meta_call *c, size_t end, const char *key, size_t len) {
+    for (size_t shard = c->first; shard < end; shard++)
+        if (find_pair(c, shard, key, len))
+            return true;
+    return false;
+}
+
+static bool matches_a_key(const meta_call *c, const char *pattern) {
+    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        if (in_shards(c, pair) && glob_match(pattern, pair->key, pair->key_len))
+            return true;
     }
-    if (!status)
-        status = apply(c, edits, c->word_count);
+    return false;
+}
+
+/* Fails if a word selects no key. The caller frees out->words. */
+static int find_keys(const meta_call *c, const char *const *words, size_t count, key_words *out) {
+    size_t patterns = 0;
+    *out = (key_words){need(count, sizeof *out->words), 0, count};
+    for (size_t i = 0; i < count; i++) {
+        if (has_key(c, c->end, words[i], strlen(words[i]))) {
+            out->words[out->key_count++] = words[i];
+            continue;
+        }
+        if (!strpbrk(words[i], "*?["))
+            return no_such_key(c, words[i]);
+        if (!matches_a_key(c, words[i]))
+            return fail(EXIT_FAILED, "no key matches '%s'", words[i]);
+        out->words[count - ++patterns] = words[i];
+    }
+    qsort(out->words, out->key_count, sizeof *out->words, compare_words);
+    return EXIT_FINE;
+}
+
+/* Removes the selected keys, or all others. */
+static int remove_selected(const meta_call *c, const key_words *keys, bool selected) {
+    size_t all = tenmap_metadata_count(c->model), count = 0;
+    tenmap_edit *edits = need(all, sizeof *edits);
+    for (size_t i = 0; i < all; i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        if (in_shards(c, pair) && is_selected(keys, pair) == selected &&
+            !has_key(c, pair->shard, pair->key, pair->key_len)) /* once for all shards */
+            edits[count++] = (tenmap_edit){pair->key, pair->key_len, NULL, 0};
+    }
+    int status = apply(c, edits, count);
     free(edits);
+    return status;
+}
+
+static int remove_keys(meta_call *c) {
+    key_words keys;
+    int status = find_keys(c, c->words, c->word_count, &keys);
+    if (!status)
+        status = remove_selected(c, &keys, true);
+    free(keys.words);
+    return status;
+}
+
+static int clear(meta_call *c) {
+    key_words keys;
+    int status = find_keys(c, c->set->keep.items, c->set->keep.count, &keys);
+    if (!status)
+        status = remove_selected(c, &keys, false);
+    free(keys.words);
     return status;
 }
 
@@ -416,6 +501,7 @@ static const struct action {
     {"get", "get KEY", 1, 1, true, get},
     {"set", "set KEY VALUE...", 2, SIZE_MAX, true, set_pairs},
     {"rm", "rm KEY...", 1, SIZE_MAX, true, remove_keys},
+    {"clear", "clear [--keep KEY]...", 0, 0, true, clear},
     {"edit", "edit", 0, 0, true, edit},
     {"repair", "repair", 0, 0, false, repair},
 };
@@ -439,10 +525,13 @@ static int meta_run(const invocation *call) {
     }
     if (!action)
         return fail(EXIT_USAGE,
-                    "'%s' is not an action; the actions are get, set, rm, edit and repair",
+                    "'%s' is not an action; the actions are get, set, rm, clear, edit and "
+                    "repair",
                     call->operands[1]);
     if (c.word_count < action->least || c.word_count > action->most)
         return fail(EXIT_USAGE, "usage: tenmap meta MODEL %s", action->usage);
+    if (c.set->keep.count && action->run != clear)
+        return fail(EXIT_USAGE, "--keep needs the action clear");
     if (is_address(c.path) && action != &list_action && action->run != get)
         return fail(EXIT_USAGE,
                     "'%s' is not a local file, so its metadata cannot be changed; 'tenmap extract' "
@@ -473,7 +562,8 @@ const command cmd_meta = {
         "Without an action, all pairs are listed. The actions:\n\n"
         "  get KEY           print one value, unescaped\n"
         "  set KEY VALUE...  add or replace pairs\n"
-        "  rm KEY...         remove pairs\n"
+        "  rm KEY...         remove pairs; a KEY may be a pattern: 'ss_*'\n"
+        "  clear             remove all pairs, except those that --keep names\n"
         "  edit              edit all pairs in $VISUAL or $EDITOR, as JSON\n"
         "  repair            finish or undo a change after a crash\n\n"
         "If the new header fits into the old one, the file is changed in place. Otherwise a new\n"
@@ -483,5 +573,5 @@ const command cmd_meta = {
     .examples = meta_examples,
     .settings_size = sizeof(meta_settings),
     .run = meta_run,
-    .second_words = "get|set|rm|edit|repair",
+    .second_words = "get|set|rm|clear|edit|repair",
 };

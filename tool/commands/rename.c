@@ -33,7 +33,7 @@ static const example rename_examples[] = {
     {"tenmap rename model.safetensors 's/^model\\.//' -o out.safetensors", "without a prefix"},
     {"tenmap rename unet/ 's/\\.to_(q|k|v)\\./.\\1_proj./' 's/_/-/g' -o unet2",
      "several, one after the other"},
-    {"tenmap rename model.safetensors --map head.weight=lm_head.weight -o out.safetensors",
+    {"tenmap rename model.safetensors --map head.weight=classifier.weight -o out.safetensors",
      "a single tensor"},
     {"tenmap rename model.safetensors 's/^model\\.//' --in-place",
      "in the file itself, in moments"},

@@ -11,13 +11,15 @@
 #include "view/measure_progress.h"
 #include "view/print.h"
 #include "model/model_operands.h"
+#include "model/value_survey.h"
+#include "view/survey_view.h"
 #include "remote/remote.h"
 
 enum { ORDER_FILE, ORDER_NAME, ORDER_STD, ORDER_MAX, ORDER_NORM };
 
 typedef struct stats_settings {
     filter wanted;
-    bool hist, log, counts, json, tsv, dequantize;
+    bool details, hist, log, counts, json, tsv, dequantize;
     unsigned sort;
     uint64_t threads, bins;
     double low, high;
@@ -25,6 +27,9 @@ typedef struct stats_settings {
 
 #define AT(field) offsetof(stats_settings, field)
 static const option stats_options[] = {
+    {'D', "details", NULL, OPTION_SWITCH, AT(details),
+     "Show percentiles, where the extreme values and the first NaN are, dead rows and columns, and "
+     "where outliers gather"},
     {'H', "hist", NULL, OPTION_SWITCH, AT(hist), "Draw a histogram of each tensor"},
     {0, "log", NULL, OPTION_SWITCH, AT(log), "Draw the bars of histograms on a log scale"},
     {0, "counts", NULL, OPTION_SWITCH, AT(counts),
@@ -55,6 +60,7 @@ static const option stats_options[] = {
 static const example stats_examples[] = {
     {"tenmap stats model.safetensors", "a line for each tensor"},
     {"tenmap stats llama/ -s max '*.weight'", "where the largest weights are"},
+    {"tenmap stats --details llama/ lm_head.weight", "percentiles, dead rows, outliers"},
     {"tenmap stats --hist --log llama/ lm_head.weight", "how one tensor is distributed"},
     {"tenmap stats --tsv llama/ | sort -t'\t' -gk8", "for other programs"},
     {NULL, NULL},
@@ -64,6 +70,7 @@ typedef struct measured {
     const tenmap_tensor *tensor;
     tenmap_stats stats;
     const uint64_t *bins;
+    const value_survey *details; /* NULL: not asked for */
 } measured;
 
 static double largest_magnitude(const tenmap_stats *s) {
@@ -216,6 +223,8 @@ static void print_stats_json(const tenmap_model *model, const measured *list, si
             json_close();
             json_close();
         }
+        if (list[i].details)
+            survey_json(list[i].tensor, list[i].details);
         json_close();
     }
     json_close();
@@ -254,6 +263,21 @@ static uint32_t choose_bins(const stats_settings *set) {
                                                               : MOST_BY_DEFAULT;
 }
 
+static void print_measured(const tenmap_model *model, const measured *list, size_t count,
+                           const stats_settings *set, uint32_t bins) {
+    if (set->json)
+        print_stats_json(model, list, count, set, bins);
+    else if (set->tsv)
+        print_stats_tsv(list, count);
+    else if (set->hist)
+        print_histograms(list, count, set, bins);
+    else if (set->details)
+        for (size_t i = 0; i < count; i++)
+            survey_print(list[i].tensor, &list[i].stats, list[i].details);
+    else
+        print_stats_table(list, count);
+}
+
 static int measure_and_print(const tenmap_model *model, selection *chosen,
                              const stats_settings *set) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
@@ -262,25 +286,24 @@ static int measure_and_print(const tenmap_model *model, selection *chosen,
     tenmap_stats *stats = need(count, sizeof *stats);
     measured *list = need(count, sizeof *list);
     uint64_t *counts = bins ? need(count, bins * sizeof *counts) : NULL;
+    value_survey *details = set->details ? need(count, sizeof *details) : NULL;
     options.threads = (uint32_t)set->threads;
     options.bins = bins;
     options.histogram = counts;
     options.low = set->low;
     options.high = set->high;
     int status = measure_selection(chosen, &options, stats);
+    if (!status && details)
+        status = survey_selection(chosen, stats,
+                                  &(survey_options){.threads = (unsigned)set->threads}, details);
     for (size_t i = 0; i < count; i++)
-        list[i] = (measured){chosen->tensors[i], stats[i], counts ? counts + i * bins : NULL};
+        list[i] = (measured){chosen->tensors[i], stats[i], counts ? counts + i * bins : NULL,
+                             details ? &details[i] : NULL};
     if (!status) {
         sort_measured(list, count, set->sort);
-        if (set->json)
-            print_stats_json(model, list, count, set, bins);
-        else if (set->tsv)
-            print_stats_tsv(list, count);
-        else if (set->hist)
-            print_histograms(list, count, set, bins);
-        else
-            print_stats_table(list, count);
+        print_measured(model, list, count, set, bins);
     }
+    free(details);
     free(counts);
     free(list);
     free(stats);
@@ -291,6 +314,9 @@ static int check_settings_given(const stats_settings *set) {
     enum { MOST_BINS = 1000 };
     if (set->json && set->tsv)
         return fail(EXIT_USAGE, "--json and --tsv exclude each other: choose one");
+    if (set->details && (set->tsv || (set->hist && !set->json)))
+        return fail(EXIT_USAGE, "--details are shown as text, or with --json: leave out --%s",
+                    set->tsv ? "tsv" : "hist");
     if (set->tsv && set->hist)
         return fail(EXIT_USAGE, "--tsv cannot show histograms: use --json");
     if ((set->log || set->counts || set->bins || set->low != 0 || set->high != 0) && !set->hist)

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "model/dequantized_weights.h"
+#include "remote/remote.h"
 #include "view/progress.h"
 #include "parallel_for.h"
 
@@ -119,11 +120,11 @@ static tenmap_status read_permuted(const tenmap_tensor *t, uint64_t head_rows, u
     uint64_t columns = t->shape[0] ? t->nelems / t->shape[0] : 1;
     tenmap_status status = TENMAP_OK;
     while (count > 0 && status == TENMAP_OK) {
-        uint64_t row = first / columns, column = first % columns, in_head = row % head_rows;
+        uint64_t row = first / columns, skip = first % columns, in_head = row % head_rows;
         uint64_t from = row - in_head + in_head / 2 + in_head % 2 * (head_rows / 2);
-        size_t step = columns - column < count ? (size_t)(columns - column) : count;
-        status = tenmap_read(t, from * columns + column, step, TENMAP_F64, out, step * sizeof *out,
-                             0, error);
+        size_t step = columns - skip < count ? (size_t)(columns - skip) : count;
+        status = tenmap_read(t, from * columns + skip, step, TENMAP_F64, out, step * sizeof *out, 0,
+                             error);
         out += step;
         first += step;
         count -= step;
@@ -235,6 +236,16 @@ static bool has_numbers_in_common(const tenmap_tensor *a, const tenmap_tensor *b
     return (a->dtype == TENMAP_C64) == (b->dtype == TENMAP_C64);
 }
 
+static void announce_pairs(const pair *pairs, size_t count) {
+    const tenmap_tensor **tensors = need(2 * count, sizeof *tensors);
+    for (size_t i = 0; i < count; i++) {
+        tensors[2 * i] = pairs[i].a;
+        tensors[2 * i + 1] = pairs[i].b;
+    }
+    remote_will_read(tensors, 2 * count);
+    free(tensors);
+}
+
 int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads) {
     comparison all = {.pairs = pairs, .within = within};
     uint64_t total = 0;
@@ -254,6 +265,7 @@ int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads)
             first += step;
         }
     }
+    announce_pairs(pairs, count);
     progress_begin("comparing", total);
     int status = parallel_for(threads, all.part_count, compare_part, &all);
     progress_end();

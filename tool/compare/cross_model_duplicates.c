@@ -11,8 +11,6 @@
 #include "command.h"
 #include "compare/digest.h"
 #include "commands/inventory.h"
-#include "view/progress.h"
-#include "parallel_for.h"
 
 typedef struct candidate {
     const tenmap_tensor *tensor;
@@ -88,13 +86,17 @@ static candidate *list_candidates(const inventory *all, size_t *count) {
     return list;
 }
 
-static int print_candidate(void *ctx, size_t i) {
-    candidate *c = (candidate *)ctx + i;
-    if (interrupted())
-        return EXIT_INTERRUPTED;
-    fingerprint_tensor(c->tensor, &c->print);
-    progress_add(c->tensor->nbytes);
-    return EXIT_FINE;
+static int fingerprint_candidates(candidate *list, size_t count, unsigned threads) {
+    const tenmap_tensor **tensors = need(count, sizeof *tensors);
+    fingerprint *prints = need(count, sizeof *prints);
+    for (size_t i = 0; i < count; i++)
+        tensors[i] = list[i].tensor;
+    int status = fingerprint_tensors(tensors, count, threads, prints);
+    for (size_t i = 0; !status && i < count; i++)
+        list[i].print = prints[i];
+    free(tensors);
+    free(prints);
+    return status;
 }
 
 /* One or more tensors that two models share. */
@@ -248,7 +250,7 @@ static void sum_shares(inventory *all, model_pair_list *list) {
     if (list->count)
         qsort(list->items, list->count, sizeof *list->items, by_pair);
     for (size_t at = 0, end; at < list->count; at = end) {
-        inventory_share sum = {list->items[at].a, list->items[at].b, 0, 0};
+        inventory_share sum = {.a = list->items[at].a, .b = list->items[at].b};
         bool significant = false;
         for (end = at; end < list->count && by_pair(&list->items[at], &list->items[end]) == 0;
              end++) {
@@ -310,18 +312,11 @@ static candidate *find_candidates(const inventory *all, const namesakes *names, 
 
 int find_cross_model_duplicates(inventory *all, unsigned threads) {
     size_t count;
-    uint64_t bytes = 0;
     int status = EXIT_FINE;
-    if (!fingerprint_there())
-        return EXIT_FINE;
     namesakes names = list_namesakes(all);
     candidate *list = find_candidates(all, &names, &count);
-    for (size_t i = 0; i < count; i++)
-        bytes += list[i].tensor->nbytes;
     if (count) {
-        progress_begin("fingerprints", bytes);
-        status = parallel_for(threads, count, print_candidate, list);
-        progress_end();
+        status = fingerprint_candidates(list, count, threads);
         qsort(list, count, sizeof *list, by_print);
     }
     if (!status)

@@ -5,224 +5,194 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "architectures/architecture.h"
 #include "command.h"
 #include "model/config_json.h"
+#include "model/gguf_metadata.h"
 #include "model/identify_model.h"
+#include "model/lora_adapter.h"
 #include "model/module_numbers.h"
-#include "tensor_patterns.h"
 
-/* Sizes that dimensions are made of. */
-typedef enum size_kind {
-    SIZE_END,
-    SIZE_HIDDEN,
-    SIZE_VOCABULARY,
-    SIZE_INNER,
-    SIZE_QUERY,   /* number of heads times head size */
-    SIZE_KEY,     /* the same for keys and values, which may have fewer heads */
-    SIZE_HEAD,    /* size of one head */
-    SIZE_HIDDEN3, /* queries, keys and values in one tensor */
-    SIZE_POSITIONS,
-    SIZE_COUNT
-} size_kind;
-
-typedef struct expected_shape {
-    const char *pattern;
-    size_kind rows, columns; /* SIZE_END: no such dimension */
-} expected_shape;
-
-static const expected_shape llama_shapes[] = {
-    {"*embed_tokens.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
-    {"*lm_head.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
-    {"*layers.*.self_attn.q_proj.weight", SIZE_QUERY, SIZE_HIDDEN},
-    {"*layers.*.self_attn.k_proj.weight", SIZE_KEY, SIZE_HIDDEN},
-    {"*layers.*.self_attn.v_proj.weight", SIZE_KEY, SIZE_HIDDEN},
-    {"*layers.*.self_attn.o_proj.weight", SIZE_HIDDEN, SIZE_QUERY},
-    {"*layers.*.self_attn.[qk]_norm.weight", SIZE_HEAD, SIZE_END},
-    {"*layers.*.mlp.gate_proj.weight", SIZE_INNER, SIZE_HIDDEN},
-    {"*layers.*.mlp.up_proj.weight", SIZE_INNER, SIZE_HIDDEN},
-    {"*layers.*.mlp.down_proj.weight", SIZE_HIDDEN, SIZE_INNER},
-    {"*layers.*layernorm.weight", SIZE_HIDDEN, SIZE_END},
-    {"model.norm.weight", SIZE_HIDDEN, SIZE_END},
-    {NULL, SIZE_END, SIZE_END},
-};
-
-static const expected_shape gpt2_shapes[] = {
-    {"*wte.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
-    {"*wpe.weight", SIZE_POSITIONS, SIZE_HIDDEN},
-    {"*h.*.attn.c_attn.weight", SIZE_HIDDEN, SIZE_HIDDEN3},
-    {"*h.*.attn.c_proj.weight", SIZE_HIDDEN, SIZE_HIDDEN},
-    {"*h.*.mlp.c_fc.weight", SIZE_HIDDEN, SIZE_INNER},
-    {"*h.*.mlp.c_proj.weight", SIZE_INNER, SIZE_HIDDEN},
-    {"*h.*.ln_[12].weight", SIZE_HIDDEN, SIZE_END},
-    {NULL, SIZE_END, SIZE_END},
-};
-
-static const expected_shape bert_shapes[] = {
-    {"*embeddings.word_embeddings.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
-    {"*embeddings.position_embeddings.weight", SIZE_POSITIONS, SIZE_HIDDEN},
-    {"*encoder.layer.*.attention.self.*.weight", SIZE_HIDDEN, SIZE_HIDDEN},
-    {"*encoder.layer.*.attention.output.dense.weight", SIZE_HIDDEN, SIZE_HIDDEN},
-    {"*encoder.layer.*.intermediate.dense.weight", SIZE_INNER, SIZE_HIDDEN},
-    {"*encoder.layer.*.output.dense.weight", SIZE_HIDDEN, SIZE_INNER},
-    {NULL, SIZE_END, SIZE_END},
-};
-
-/* Which config.json keys give the sizes, and which stack holds the layers. */
-static const struct family {
-    const char *types; /* values of model_type, with a space before and after each */
-    const expected_shape *shapes;
-    const char *hidden, *inner, *layers, *positions;
-    const char *stack; /* how the prefix of numbered layers ends */
-} families[] = {
-    {" llama mistral qwen2 qwen3 gemma gemma2 gemma3_text granite olmo olmo2 smollm3 ",
-     llama_shapes, "hidden_size", "intermediate_size", "num_hidden_layers", NULL, "layers"},
-    {" gpt2 ", gpt2_shapes, "n_embd", "n_inner", "n_layer", "n_positions", "h"},
-    {" bert roberta xlm-roberta ", bert_shapes, "hidden_size", "intermediate_size",
-     "num_hidden_layers", "max_position_embeddings", "encoder.layer"},
-};
-
-typedef struct expected_sizes {
+typedef struct comparison {
     const tenmap_model *model;
-    const struct family *family;
-    uint64_t sizes[SIZE_COUNT]; /* 0: not known */
-    uint64_t layers;
-    void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence);
+    const architecture *architecture;
+    model_sizes sizes;
+    size_t known_names; /* tensors that a rule or a stack of layers covers */
+    void (*say)(void *ctx, const config_finding *found);
     void *ctx;
-} expected_sizes;
+} comparison;
 
-static const struct family *find_family(const char *type) {
-    text word = {0};
-    const struct family *found = NULL;
-    text_addf(&word, " %s ", type);
-    for (size_t i = 0; !found && i < sizeof families / sizeof families[0]; i++)
-        found = strstr(families[i].types, word.bytes) ? &families[i] : NULL;
-    text_free(&word);
-    return found;
+static void say_note(const comparison *c, const text *message) {
+    c->say(c->ctx, &(config_finding){true, NULL, message->bytes});
 }
 
-static void read_sizes(expected_sizes *e, const config *c) {
-    const struct family *f = e->family;
-    uint64_t heads = 0, keys = 0, head = 0, *size = e->sizes;
-    (void)config_uint(c, f->hidden, &size[SIZE_HIDDEN]);
-    (void)config_uint(c, f->inner, &size[SIZE_INNER]);
-    (void)config_uint(c, "vocab_size", &size[SIZE_VOCABULARY]);
-    (void)config_uint(c, f->layers, &e->layers);
-    if (f->positions)
-        (void)config_uint(c, f->positions, &size[SIZE_POSITIONS]);
-    if (config_uint(c, "num_attention_heads", &heads) && heads &&
-        !config_uint(c, "head_dim", &head))
-        head = size[SIZE_HIDDEN] / heads;
-    if (!config_uint(c, "num_key_value_heads", &keys))
-        keys = heads;
-    size[SIZE_HEAD] = head;
-    size[SIZE_QUERY] = heads * head;
-    size[SIZE_KEY] = keys * head;
-    size[SIZE_HIDDEN3] = 3 * size[SIZE_HIDDEN];
-    if (f->shapes == gpt2_shapes && !size[SIZE_INNER])
-        size[SIZE_INNER] = 4 * size[SIZE_HIDDEN];
+static void say_warning(const comparison *c, const tenmap_tensor *t, const text *message) {
+    c->say(c->ctx, &(config_finding){false, t, message->bytes});
 }
 
-static void compare_shape(const expected_sizes *e, const tenmap_tensor *t,
-                          const expected_shape *x) {
-    uint64_t rows = e->sizes[x->rows], columns = e->sizes[x->columns];
-    uint32_t rank = x->columns == SIZE_END ? 1 : 2;
-    tenmap_quantized parts;
-    text line = {0};
-    if (!rows || (rank == 2 && !columns) ||
-        (t->rank == rank && t->shape[0] == rows && (rank == 1 || t->shape[1] == columns)) ||
-        tenmap_quantized_of(t, &parts))
-        return;
-    text_addf(&line, "tensor \"");
-    text_add_safe(&line, t->name, t->name_len);
-    text_addf(&line, "\" is ");
-    text_add_shape(&line, t);
-    text_addf(&line,
-              rank == 2 ? ", but config.json says [%" PRIu64 ", %" PRIu64 "]"
-                        : ", but config.json says [%" PRIu64 "]",
-              rows, columns);
-    e->say(e->ctx, t, line.bytes);
+/*
+ * Adds the shape that the expressions give. Returns false if a dimension is not known; otherwise
+ * *same says whether the tensor has that shape.
+ */
+static bool add_expected(text *out, const comparison *c, const char *shape, const tenmap_tensor *t,
+                         bool *same) {
+    uint32_t rank = 0;
+    *same = true;
+    text_add(out, "[", 1);
+    for (const char *at = shape; *at; at += *at == ',') {
+        uint64_t size = size_of_expression(&c->sizes, at, &at);
+        if (!size)
+            return false;
+        text_addf(out, "%s%" PRIu64, rank ? ", " : "", size);
+        *same = *same && rank < t->rank && t->shape[rank] == size;
+        rank++;
+    }
+    text_add(out, "]", 1);
+    *same = *same && rank == t->rank;
+    return true;
+}
+
+/* Codes that are packed have another shape than the weight; 8-bit floats are not packed. */
+static bool is_packed(const tenmap_tensor *t) {
+    return t->dtype != TENMAP_F8_E4M3 && t->dtype != TENMAP_F8_E5M2 && tenmap_quantized_of(t, NULL);
+}
+
+static void compare_shape(const comparison *c, const tenmap_tensor *t, const tensor_rule *rule) {
+    text line = {0}, expected = {0};
+    bool same;
+    if (rule->shape && add_expected(&expected, c, rule->shape, t, &same) && !same &&
+        !is_packed(t)) {
+        text_addf(&line, "tensor \"");
+        text_add_safe(&line, t->name, t->name_len);
+        text_addf(&line, "\" is ");
+        text_add_shape(&line, t);
+        text_addf(&line, ", but config.json says %s", expected.bytes);
+        say_warning(c, t, &line);
+    }
     text_free(&line);
+    text_free(&expected);
 }
 
-/* The layer number in a name, within the stack of the family. */
-static bool layer_of(const expected_sizes *e, const tenmap_tensor *t, uint64_t *layer) {
-    size_t n = strlen(e->family->stack);
+static void compare_shapes(comparison *c) {
+    for (size_t i = 0; i < tenmap_count(c->model); i++) {
+        const tenmap_tensor *t = tenmap_at(c->model, i);
+        tensor_match match;
+        if (!match_tensor(c->architecture, t->name, t->name_len, &match))
+            continue;
+        c->known_names++;
+        compare_shape(c, t, match.rule);
+    }
+}
+
+/* The layer number in a name, within one stack. Adapters need not have every layer. */
+static bool layer_of(const comparison *c, const layer_stack *stack, const tenmap_tensor *t,
+                     uint64_t *layer) {
+    size_t n = strlen(stack->name);
     number_span at = {0};
+    bool for_text =
+        c->architecture->cache == CACHE_KEY_VALUE || c->architecture->cache == CACHE_LATENT;
+    if (for_text && is_other_tower(t->name, t->name_len))
+        return false;
     while (number_find(t->name, t->name_len, at.end, &at))
-        if (at.begin > n && memcmp(t->name + at.begin - 1 - n, e->family->stack, n) == 0) {
+        if (at.begin > n && memcmp(t->name + at.begin - 1 - n, stack->name, n) == 0 &&
+            (at.begin == n + 1 || t->name[at.begin - 2 - n] == '.')) {
             *layer = at.value;
-            return true;
+            return !belongs_to_adapter(t);
         }
     return false;
 }
 
-static void compare_layers(const expected_sizes *e) {
-    enum { MOST_LAYERS = 100000 };
-    if (!e->layers || e->layers > MOST_LAYERS)
-        return;
-    bool *there = need(e->layers, sizeof *there);
-    uint64_t *missing = need(e->layers, sizeof *missing), beyond = 0, layer;
-    size_t count = 0;
+static void report_layers(const comparison *c, const uint64_t *missing, size_t count,
+                          uint64_t layers, uint64_t beyond) {
     text line = {0};
-    for (size_t i = 0; i < tenmap_count(e->model); i++)
-        if (layer_of(e, tenmap_at(e->model, i), &layer)) {
-            if (layer < e->layers)
-                there[layer] = true;
-            else
-                beyond = layer > beyond ? layer : beyond;
-        }
-    for (uint64_t i = 0; i < e->layers; i++)
-        if (!there[i])
-            missing[count++] = i;
     if (count) {
-        text_addf(&line, "config.json has %" PRIu64 " layers, but these are missing: ", e->layers);
+        text_addf(&line, "config.json has %" PRIu64 " layers, but these are missing: ", layers);
         text_add_ranges(&line, missing, count);
-        e->say(e->ctx, NULL, line.bytes);
+        say_warning(c, NULL, &line);
     } else if (beyond) {
         text_addf(&line, "config.json has %" PRIu64 " layers, but there is one numbered %" PRIu64,
-                  e->layers, beyond);
-        e->say(e->ctx, NULL, line.bytes);
+                  layers, beyond);
+        say_warning(c, NULL, &line);
     }
     text_free(&line);
+}
+
+/*
+ * A stack of which no layer is there is left out on purpose: text encoders are stored alone. Layers
+ * that predict further tokens follow the others, and need not be there.
+ */
+static void compare_stack(comparison *c, const layer_stack *stack) {
+    enum { MOST_LAYERS = 100000 };
+    uint64_t layers = size_named(&c->sizes, stack->count), beyond = 0, layer;
+    uint64_t further = size_named(&c->sizes, "extra_layers");
+    if (!layers || layers > MOST_LAYERS)
+        return;
+    bool *there = need(layers, sizeof *there);
+    uint64_t *missing = need(layers, sizeof *missing);
+    size_t seen = 0, count = 0;
+    for (size_t i = 0; i < tenmap_count(c->model); i++)
+        if (layer_of(c, stack, tenmap_at(c->model, i), &layer)) {
+            seen++;
+            if (layer < layers)
+                there[layer] = true;
+            else if (layer - layers >= further)
+                beyond = layer > beyond ? layer : beyond;
+        }
+    for (uint64_t i = 0; i < layers; i++)
+        if (!there[i])
+            missing[count++] = i;
+    if (seen)
+        report_layers(c, missing, count, layers, beyond);
+    c->known_names += seen;
     free(there);
     free(missing);
 }
 
-static void compare_all(const expected_sizes *e) {
-    compare_layers(e);
-    for (size_t i = 0; i < tenmap_count(e->model); i++) {
-        const tenmap_tensor *t = tenmap_at(e->model, i);
-        const expected_shape *x = e->family->shapes;
-        while (x->pattern && !glob_match(x->pattern, t->name, t->name_len))
-            x++;
-        if (x->pattern)
-            compare_shape(e, t, x);
+static void compare_all(comparison *c) {
+    text note = {0};
+    for (size_t i = 0; i < MAX_STACKS && c->architecture->stacks[i].name; i++)
+        compare_stack(c, &c->architecture->stacks[i]);
+    compare_shapes(c);
+    if (!c->known_names) {
+        text_addf(&note, "--config: no tensor has a name that is known for the model_type in "
+                         "config.json, so nothing was compared");
+        say_note(c, &note);
     }
+    text_free(&note);
 }
 
-int config_check(const tenmap_model *model,
-                 void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),
+static void compare_config(comparison *c, const config *from) {
+    const char *type = config_text(from, "model_type");
+    text note = {0};
+    c->architecture = architecture_of_config(from);
+    if (is_gguf(c->model)) {
+        text_addf(&note, "--config: GGUF has names of its own, so config.json was not compared");
+    } else if (!c->architecture) {
+        text_addf(&note, "--config: the shapes of model_type '");
+        text_add_safe(&note, type ? type : "(none)", strlen(type ? type : "(none)"));
+        text_addf(&note, "' are not known, so they were not compared");
+    }
+    if (note.len) {
+        say_note(c, &note);
+    } else {
+        sizes_of_config(c->architecture, from, &c->sizes);
+        compare_all(c);
+    }
+    text_free(&note);
+}
+
+int config_check(const tenmap_model *model, void (*say)(void *ctx, const config_finding *found),
                  void *ctx) {
     char *folder = model_folder(model);
-    expected_sizes e = {.model = model, .say = say, .ctx = ctx};
-    config c;
+    comparison c = {.model = model, .say = say, .ctx = ctx};
+    config from;
     int status = EXIT_FINE;
-    if (!config_read(folder, "config.json", &c)) {
+    if (config_read(folder, "config.json", &from)) {
+        compare_config(&c, &from);
+        config_free(&from);
+    } else {
         status =
             fail(EXIT_FAILED, "--config: there is no config.json in '%s' that can be read", folder);
-    } else {
-        const char *type = config_text(&c, "model_type");
-        e.family = type ? find_family(type) : NULL;
-        if (e.family) {
-            read_sizes(&e, &c);
-            compare_all(&e);
-        } else {
-            status = fail(EXIT_FAILED,
-                          "--config does not know the shapes of model_type '%s'; it knows llama, "
-                          "mistral, qwen2, qwen3, gemma, gpt2, bert and similar ones",
-                          type ? type : "(none)");
-        }
-        config_free(&c);
     }
     free(folder);
     return status;

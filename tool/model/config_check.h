@@ -2,17 +2,23 @@
 #ifndef TOOL_CONFIG_CHECK_H
 #define TOOL_CONFIG_CHECK_H
 
+#include <stdbool.h>
+
 #include <tenmap.h>
 
+typedef struct config_finding {
+    bool note;                   /* false: a warning */
+    const tenmap_tensor *tensor; /* NULL if none applies */
+    const char *message;
+} config_finding;
+
 /*
- * Calls `say` with a message for each missing or surplus layer, and for each tensor whose shape
- * differs from the one that config.json implies. Knows decoders like Llama, Mistral, Qwen and
- * Gemma, GPT-2, and encoders like BERT. Quantized weights are not compared. `tensor` is NULL if
- * none applies. Returns 0, or an exit code after printing an error: there is no config.json, or it
- * is of another architecture.
+ * Calls `say` for each stack with missing or surplus layers, and for each tensor whose shape
+ * differs from the one that config.json implies. Calls it with a note if the table of architectures
+ * does not have this one, or none of the names. Packed weights are not compared. Returns 0, or an
+ * exit code after printing an error: there is no config.json.
  */
-int config_check(const tenmap_model *model,
-                 void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),
+int config_check(const tenmap_model *model, void (*say)(void *ctx, const config_finding *found),
                  void *ctx);
 
 #endif

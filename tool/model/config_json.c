@@ -80,14 +80,23 @@ static bool open_level(config_reader *r, char bracket) {
     return true;
 }
 
+/* The one array of which every element counts: the kind of each layer. */
+static bool is_layer_list(const config_reader *r, const level *l) {
+    enum { MOST_LAYERS = 10000 };
+    static const char key[] = "layer_types";
+    const size_t len = sizeof key - 1;
+    return l->element <= MOST_LAYERS && l->path_len >= len &&
+           memcmp(r->path.bytes + l->path_len - len, key, len) == 0;
+}
+
 /*
  * Keeps no paths that no caller asks for: long ones, each of which would be copied for every value
- * below its key, and all array elements after the first.
+ * below its key, and array elements after the first.
  */
 static bool is_asked_for(const config_reader *r) {
     enum { LONGEST_PATH = 256 };
     for (size_t i = 0; i < r->depth; i++)
-        if (r->levels[i].array && r->levels[i].element > 1)
+        if (r->levels[i].array && r->levels[i].element > 1 && !is_layer_list(r, &r->levels[i]))
             return false;
     return r->path.len <= LONGEST_PATH;
 }
@@ -140,12 +149,17 @@ static bool parse_config(const char *bytes, size_t len, config *out) {
     return good;
 }
 
+/* Several parts of a command ask for the same file: the last one is kept, or that it is missing. */
 static bool read_far(const char *address, config *out) {
-    char *bytes;
-    size_t len;
-    remote_read(address, LARGEST, &bytes, &len);
+    static char *last, *bytes;
+    static size_t len;
+    if (!last || strcmp(last, address) != 0) {
+        free(last);
+        free(bytes);
+        last = need_copy(address, strlen(address));
+        remote_read(address, LARGEST, &bytes, &len);
+    }
     bool good = bytes && parse_config(bytes, len, out);
-    free(bytes);
     if (!good)
         config_free(out);
     return good;
@@ -185,6 +199,9 @@ void config_free(config *c) {
     *c = (config){0};
 }
 
+/* Where multimodal models keep the settings of their language model. */
+static const char *const places[] = {"", "text_config.", "llm_config."};
+
 static const char *value_at(const config *c, const char *before, const char *key) {
     size_t n = strlen(before);
     for (size_t i = 0; i < c->count; i++)
@@ -194,7 +211,6 @@ static const char *value_at(const config *c, const char *before, const char *key
 }
 
 const char *config_text(const config *c, const char *key) {
-    static const char *const places[] = {"", "text_config.", "llm_config."};
     const char *found = NULL;
     for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
         found = value_at(c, places[i], key);
@@ -209,4 +225,21 @@ bool config_uint(const config *c, const char *key, uint64_t *out) {
     errno = 0;
     *out = strtoull(found, &end, 10);
     return !errno && !*end;
+}
+
+static size_t count_at(const config *c, const char *before, const char *key, const char *value) {
+    size_t n = strlen(before), len = strlen(key), count = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const char *path = c->items[i].path;
+        count += strncmp(path, before, n) == 0 && strncmp(path + n, key, len) == 0 &&
+                 path[n + len] == '.' && strcmp(c->items[i].value, value) == 0;
+    }
+    return count;
+}
+
+size_t config_count(const config *c, const char *key, const char *value) {
+    size_t count = 0;
+    for (size_t i = 0; !count && i < sizeof places / sizeof places[0]; i++)
+        count = count_at(c, places[i], key, value);
+    return count;
 }

@@ -1,6 +1,6 @@
 /*
  * Reads config.json and similar files into a flat list of scalars with their paths. Only the first
- * element of an array is kept.
+ * element of an array is kept, except for "layer_types".
  */
 #ifndef TOOL_CONFIG_JSON_H
 #define TOOL_CONFIG_JSON_H
@@ -34,5 +34,7 @@ void config_free(config *c);
  */
 const char *config_text(const config *c, const char *key);
 bool config_uint(const config *c, const char *key, uint64_t *out);
+/* How many elements of the array at this key, in one of these places, have this value. */
+size_t config_count(const config *c, const char *key, const char *value);
 
 #endif

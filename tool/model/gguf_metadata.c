@@ -41,11 +41,12 @@ static bool read_count(const char *digits, uint64_t *out) {
     return *end == '\0';
 }
 
-/* Bytes of an integer type; 0 for other types. */
-static size_t integer_width(uint32_t type) {
+/* Bytes of a type that stands for a count: an integer or a bool; 0 for other types. */
+static size_t count_width(uint32_t type) {
     switch (type) {
     case TENMAP_VALUE_U8:
     case TENMAP_VALUE_I8:
+    case TENMAP_VALUE_BOOL:
         return 1;
     case TENMAP_VALUE_U16:
     case TENMAP_VALUE_I16:
@@ -68,9 +69,13 @@ bool gguf_count(const tenmap_metadata *pair, uint64_t i, uint64_t *out) {
         return false;
     if (pair->type != TENMAP_VALUE_ARRAY)
         return read_count(pair->value, out);
-    size_t width = integer_width(pair->element_type);
+    size_t width = count_width(pair->element_type);
     if (width == 0 || i >= pair->count)
         return false;
+    if (pair->element_type == TENMAP_VALUE_BOOL) {
+        *out = ((const unsigned char *)pair->raw)[i] != 0;
+        return true;
+    }
     tenmap_value element = {.type = pair->element_type,
                             .element_type = pair->element_type,
                             .count = 1,

@@ -42,8 +42,8 @@ void gguf_json(const gguf_facts *facts);
 const tenmap_metadata *gguf_pair(const tenmap_model *model, const char *key);
 const tenmap_metadata *gguf_own_pair(const tenmap_model *model, const char *key);
 /*
- * Reads a pair as a count: a whole number, or element `i` of an array of whole numbers. Returns
- * false if it is neither.
+ * Reads a pair as a count: a whole number, or element `i` of an array of whole numbers or of bools,
+ * which are 0 and 1. Returns false if it is none of these.
  */
 bool gguf_count(const tenmap_metadata *pair, uint64_t i, uint64_t *out);
 

@@ -9,19 +9,8 @@
 #include <tenmap.h>
 
 #include "model/config_json.h"
+#include "model/lora_adapter.h"
 #include "view/print.h"
-
-enum { MAX_ADAPTER_TARGETS = 24 };
-
-/* A LoRA adapter. */
-typedef struct adapter {
-    size_t modules; /* adapted modules; 0: the model is not an adapter */
-    uint64_t min_rank, max_rank;
-    text alpha; /* as written; empty: unknown */
-    text targets[MAX_ADAPTER_TARGETS];
-    size_t target_count;
-    bool targets_complete; /* false: there are more targets than the limit */
-} adapter;
 
 /* How the output head and the embedding are related; all false if nothing is known. */
 typedef struct tied_embeddings {
@@ -48,14 +37,6 @@ char *model_folder(const tenmap_model *model);
 void identify(const tenmap_model *model, bool find_tied, identity *out);
 void identity_free(identity *id);
 
-/* "LoRA, rank 16, alpha 32, 4 modules: q_proj, v_proj"; nothing if it is not an adapter. */
-void text_add_adapter(text *t, const adapter *a);
-/* "LoRA rank 16", for a table. */
-void text_add_adapter_rank(text *t, const adapter *a);
-adapter adapter_copy(const adapter *a);
-void adapter_free(adapter *a);
-/* Writes the key "adapter" into the open object, or nothing if it is not an adapter. */
-void adapter_json(const adapter *a);
 /* Describes tied embeddings; adds nothing if nothing is known. */
 void text_add_tied(text *t, const tied_embeddings *tied);
 /* Writes the keys "architecture", "architecture_source", "adapter" and "tied", where known. */

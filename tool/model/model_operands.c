@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "metadata.h"
 #include "model/model_endings.h"
 #include "view/json_out.h"
 #include "remote/remote.h"
@@ -94,6 +95,77 @@ void model_paths_free(model_paths *p) {
         free(p->items[i]);
     free(p->items);
     *p = (model_paths){0};
+}
+
+/* Files of a folder that are not of the opened model: the first names in order, and how many. */
+typedef struct left_out {
+    char *names[4];
+    size_t shown, count;
+} left_out;
+
+static void keep_name(left_out *files, const char *name) {
+    const size_t most = sizeof files->names / sizeof files->names[0];
+    size_t at = files->shown;
+    files->count++;
+    while (at > 0 && natural_compare(name, strlen(name), files->names[at - 1],
+                                     strlen(files->names[at - 1])) < 0)
+        at--;
+    if (at == most)
+        return;
+    if (files->shown == most)
+        free(files->names[--files->shown]);
+    memmove(files->names + at + 1, files->names + at, (files->shown - at) * sizeof *files->names);
+    files->names[at] = need_copy(name, strlen(name));
+    files->shown++;
+}
+
+static bool is_of_model(const tenmap_model *model, const char *name) {
+    for (size_t i = 0; i < tenmap_shard_count(model); i++)
+        if (strcmp(base_name(tenmap_shard_at(model, i)->path), name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_model_file(const char *name) {
+    for (const char *const *ending = model_endings; *ending; ending++)
+        if (name[0] != '.' && has_ending(name, *ending))
+            return true;
+    return false;
+}
+
+static void print_left_out(const char *path, const tenmap_model *model, const left_out *files) {
+    size_t shards = tenmap_shard_count(model);
+    text names = {0};
+    for (size_t i = 0; i < files->shown; i++) {
+        text_addf(&names, i ? ", " : "");
+        text_add_safe(&names, files->names[i], strlen(files->names[i]));
+    }
+    if (files->count > files->shown)
+        text_addf(&names, " and %zu more", files->count - files->shown);
+    if (shards == 1)
+        warn("'%s' holds more than one model: this is %s; left out: %s", path,
+             base_name(tenmap_shard_at(model, 0)->path), names.bytes);
+    else
+        warn("'%s' holds more than one model: this is the one in %zu shards; left out: %s", path,
+             shards, names.bytes);
+    text_free(&names);
+}
+
+void tell_left_out(const char *path, const tenmap_model *model) {
+    struct stat s;
+    left_out files = {0};
+    if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode) || !tenmap_shard_count(model))
+        return;
+    DIR *list = opendir(path);
+    for (struct dirent *e; list && (e = readdir(list));)
+        if (is_model_file(e->d_name) && !is_of_model(model, e->d_name))
+            keep_name(&files, e->d_name);
+    if (list)
+        closedir(list);
+    if (files.count)
+        print_left_out(path, model, &files);
+    while (files.shown)
+        free(files.names[--files.shown]);
 }
 
 size_t leading_model_count(const char *const *operands, size_t count) {

@@ -31,4 +31,10 @@ int for_each_model(const model_paths *p, bool json,
                    int (*one)(const char *path, bool several, const void *settings),
                    const void *settings);
 
+/*
+ * If the path is a folder with files of other models than the one that was opened from it, prints
+ * to stderr which files were opened and which were left out.
+ */
+void tell_left_out(const char *path, const tenmap_model *model);
+
 #endif

@@ -168,17 +168,8 @@ static bool same_folder(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Decides by the extension, since a model's file has one of these. */
-static bool is_far_folder(const char *path) {
-    return !has_model_ending(path) && !has_ending(path, ".json") && !*address_query(path);
-}
-
 static bool is_wanted(const plan *p, const output_settings *out, const target *to) {
-    struct stat s;
-    const char *path = whole_path(&p->whole, p->models[0]);
-    bool folder =
-        is_address(path) ? is_far_folder(path) : stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-    return !out->no_config && (out->copy_config || (folder && to->folder));
+    return !out->no_config && (out->copy_config || (input_is_folder(p) && to->folder));
 }
 
 /* config.json. */
@@ -262,6 +253,11 @@ static void list_obsolete(const char *folder, companion_files *copied) {
     companion_files_free(&found);
 }
 
+/* Whether the output is quantized in another way than the input. */
+static bool describes_quantization(const plan *p) {
+    return p->config && (p->config->dequantized || p->config->quantization);
+}
+
 /* The folders of the input and of the output. */
 typedef struct folder_pair {
     char *from, *into;
@@ -285,10 +281,11 @@ static int change_config(const plan *p, const output_settings *out, const target
     const char *unfit = read_config(source, &json);
     /* An unreadable file in the same folder is not overwritten. */
     bool anew = p->config->quantization && !(unfit && same);
+    bool silent = !may && !describes_quantization(p); /* the file stays as it is */
     if (unfit == not_fetched) {
         status = fail(EXIT_FAILED, "'%s' %s", shown_path(source), unfit);
         anew = false;
-    } else if (unfit) {
+    } else if (unfit && !silent) {
         warn("'%s' %s, so it cannot be changed%s", shown_path(source), unfit,
              anew ? "; the output needs a new one" : "");
     }
@@ -304,7 +301,7 @@ static int change_config(const plan *p, const output_settings *out, const target
                              ? "config.json already exists and is kept (--force replaces it)"
                          : out->no_config ? "config.json is not copied (--no-config)"
                                           : "config.json is not copied (--copy-config does it)";
-    if (same && may)
+    if (same && may && describes_quantization(p))
         list_obsolete(folders->from, copied);
     if (!status && copied->config_changed && !out->dry_run)
         status = write_config(place, &json, out->force || same);
@@ -335,8 +332,8 @@ static int copy_companion_files(const plan *p, const output_settings *out,
         struct stat s;
         bool there = lstat(place, &s) == 0 && !out->force;
         bool is_config = strcmp(found.names[i], "config.json") == 0;
-        bool other = p->config && (is_quantization_config(found.names[i]) ||
-                                   (is_config && copied->config_changed));
+        bool obsolete = describes_quantization(p) && is_quantization_config(found.names[i]);
+        bool other = obsolete || (is_config && copied->config_changed);
         if (!there && !out->dry_run && !other)
             status = copy_file(source, place, out->force, &left);
         if (!status && !there && !other)
@@ -356,7 +353,8 @@ int companion_files_copy(const plan *p, const output_settings *out, const target
         return status;
     bool wanted = is_wanted(p, out, to);
     folder_pair folders = {model_folder(p->models[0]), target_folder(to)};
-    if (p->config)
+    /* A remote config.json that is not copied is not fetched only to say how it differs. */
+    if (p->config && (wanted || describes_quantization(p) || !is_address(folders.from)))
         status = change_config(p, out, to, &folders, wanted, copied);
     if (!status && wanted && !same_folder(folders.from, folders.into))
         status = copy_companion_files(p, out, &folders, copied);

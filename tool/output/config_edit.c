@@ -246,7 +246,8 @@ static const char *torch_name(tenmap_dtype dtype) {
 }
 
 static void add_edit(config_edits *done, const char *key, const char *action, const char *value) {
-    done->items[done->count++] = (struct config_edit){key, action, value};
+    if (done->count < MAX_CONFIG_EDITS)
+        done->items[done->count++] = (struct config_edit){key, action, value, 0};
 }
 
 static bool set_text(text *json, const char *key, const char *value) {
@@ -255,6 +256,122 @@ static bool set_text(text *json, const char *key, const char *value) {
     bool changed = config_set(json, key, quoted.bytes, false);
     text_free(&quoted);
     return changed;
+}
+
+/* Layers that are dropped. */
+
+static const char *const layer_counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers",
+                                           NULL};
+/* Lists with an element for each layer. */
+static const char *const layer_lists[] = {"layer_types",    "mlp_layer_types",  "layers_block_type",
+                                          "no_rope_layers", "attention_layers", NULL};
+/* Keys whose numbers refer to layers in other ways. */
+static const char *const layer_references[] = {
+    "mlp_only_layers",      "first_k_dense_replace",   "max_window_layers",
+    "num_kv_shared_layers", "full_attention_interval", "sliding_window_pattern",
+    "attn_layer_indices",   "decoder_sparse_step",     "interleave_moe_layer_step",
+    "attn_layer_period",    "expert_layer_period",     NULL};
+
+static const char *name_among(const text *j, const member *m, const char *const *names) {
+    while (*names && !is_called(j, m, *names))
+        names++;
+    return *names;
+}
+
+static bool is_number(const text *j, const member *m, size_t number) {
+    text shown = {0};
+    text_addf(&shown, "%zu", number);
+    bool same =
+        shown.len == m->end - m->value && memcmp(j->bytes + m->value, shown.bytes, shown.len) == 0;
+    text_free(&shown);
+    return same;
+}
+
+/*
+ * Counts the objects, at the top and one level below, that have this number of layers. *object is
+ * the offset inside the last of them.
+ */
+static size_t find_layer_count(const text *j, size_t at, size_t number, bool below,
+                               size_t *object) {
+    size_t found = 0, begin = at;
+    for (member m; next_member(j, &at, &m);) {
+        if (name_among(j, &m, layer_counts) && is_number(j, &m, number)) {
+            found++;
+            *object = begin;
+        } else if (below && j->bytes[m.value] == '{') {
+            found += find_layer_count(j, m.value + 1, number, false, object);
+        }
+    }
+    return found;
+}
+
+/* The list without the elements of dropped layers; empty if it has another length. */
+static void shorten_list(const text *j, const member *m, const config_layers *l, text *out) {
+    size_t n = 0, at = m->value + 1, left = 0;
+    text_add(out, "[", 1);
+    for (; at < m->end && n <= l->count; n++) {
+        size_t begin = after_space(j, at), end = after_value(j, begin);
+        if (begin >= m->end || j->bytes[begin] == ']' || end == begin)
+            break;
+        if (n < l->count && l->kept[n]) {
+            text_addf(out, left++ ? ", " : "");
+            text_add(out, j->bytes + begin, end - begin);
+        }
+        at = after_space(j, end);
+        at += at < m->end && j->bytes[at] == ',';
+    }
+    text_add(out, "]", 1);
+    if (n != l->count)
+        text_clear(out);
+}
+
+static bool is_nothing(const text *j, const member *m) {
+    size_t len = m->end - m->value;
+    const char *value = j->bytes + m->value;
+    return (len == 2 && memcmp(value, "[]", 2) == 0) || (len == 1 && *value == '0') ||
+           (len == 4 && memcmp(value, "null", 4) == 0);
+}
+
+/* Changes one member as the dropped layers require. */
+static void follow_layers(const text *j, const member *m, const config_layers *l, text *now,
+                          config_edits *done) {
+    const char *count = name_among(j, m, layer_counts), *list = name_among(j, m, layer_lists);
+    const char *refers = name_among(j, m, layer_references);
+    text_clear(now);
+    if (count && is_number(j, m, l->count))
+        text_addf(now, "%zu", l->left);
+    else if (list && j->bytes[m->value] == '[')
+        shorten_list(j, m, l, now);
+    if (now->len)
+        add_edit(done, count ? count : list, count ? "set" : "shortened", NULL);
+    else if (refers && !is_nothing(j, m))
+        add_edit(done, refers, "check", NULL);
+    if (now->len && done->count)
+        done->items[done->count - 1].number = l->left;
+}
+
+/* If several objects have this number of layers, it is not known which of them is meant. */
+static void apply_layers(text *json, const config_layers *l, config_edits *done) {
+    size_t object = 0;
+    text made = {0}, now = {0};
+    size_t found = inside(json) ? find_layer_count(json, inside(json), l->count, true, &object) : 0;
+    if (found > 1)
+        add_edit(done, layer_counts[0], "check", NULL);
+    if (found != 1)
+        return;
+    size_t at = object, copied = 0;
+    for (member m; next_member(json, &at, &m);) {
+        follow_layers(json, &m, l, &now, done);
+        if (!now.len)
+            continue;
+        text_add(&made, json->bytes + copied, m.value - copied);
+        text_add(&made, now.bytes, now.len);
+        copied = m.end;
+    }
+    text_add(&made, json->bytes + copied, json->len - copied);
+    text_free(&now);
+    text_free(json);
+    *json = made;
 }
 
 void config_apply(text *json, const config_change *change, config_edits *done) {
@@ -272,15 +389,21 @@ void config_apply(text *json, const config_change *change, config_edits *done) {
     for (size_t i = 0; name && i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (set_text(json, dtypes[i], name))
             add_edit(done, dtypes[i], "set", name);
+    for (size_t i = 0; i < change->layers_count; i++)
+        apply_layers(json, &change->layers[i], done);
     if (change->quantization && config_set(json, quantization_keys[0], change->quantization, true))
         add_edit(done, quantization_keys[0], had[0] ? "replaced" : "added", NULL);
 }
 
 void text_add_config_edits(text *t, const config_edits *done) {
     for (size_t i = 0; i < done->count; i++) {
-        text_addf(t, "%s%s %s", i ? ", " : "", done->items[i].key, done->items[i].action);
-        if (done->items[i].value)
-            text_addf(t, " to \"%s\"", done->items[i].value);
+        const struct config_edit *e = &done->items[i];
+        bool check = strcmp(e->action, "check") == 0;
+        text_addf(t, "%s%s %s", i ? ", " : "", e->key, check ? "to be checked" : e->action);
+        if (e->value)
+            text_addf(t, " to \"%s\"", e->value);
+        else if (e->number)
+            text_addf(t, " to %zu", e->number);
     }
 }
 

@@ -25,21 +25,30 @@ bool config_remove(text *json, const char *key);
  */
 bool config_set(text *json, const char *key, const char *value, bool add);
 
+/* The layers of a stack, some of which are dropped. */
+typedef struct config_layers {
+    size_t count, left; /* before and after */
+    const bool *kept;   /* one per layer */
+} config_layers;
+
 /* What config.json must say about a model that was written. */
 typedef struct config_change {
-    bool dequantized;         /* remove the keys that describe quantization */
-    tenmap_dtype dtype;       /* the weights' new dtype; TENMAP_AS_STORED: unchanged */
-    const char *quantization; /* the value of "quantization_config"; NULL: none is written */
+    bool dequantized;            /* remove the keys that describe quantization */
+    tenmap_dtype dtype;          /* the weights' new dtype; TENMAP_AS_STORED: unchanged */
+    const char *quantization;    /* the value of "quantization_config"; NULL: none is written */
+    const config_layers *layers; /* a list, whose numbers have no gap in the output */
+    size_t layers_count;
 } config_change;
 
-enum { MAX_CONFIG_EDITS = 6 };
+enum { MAX_CONFIG_EDITS = 24 };
 
 /* What was changed in config.json, key by key. */
 typedef struct config_edits {
     struct config_edit {
         const char *key;
-        const char *action; /* "removed", "added", "replaced", "set" */
-        const char *value;  /* of "set": "bfloat16"; else NULL */
+        const char *action; /* "removed", "added", "replaced", "set", "shortened", "check" */
+        const char *value;  /* of "set", if it is a text: "bfloat16"; else NULL */
+        size_t number;      /* of "set", if it is a number; of "shortened", the elements left */
     } items[MAX_CONFIG_EDITS];
     size_t count;
 } config_edits;

@@ -11,6 +11,7 @@
 #include "view/print.h"
 #include "view/progress.h"
 #include "parallel_for.h"
+#include "remote/remote.h"
 
 static bool loses(const tenmap_losses *l) {
     return l->overflowed || l->flushed;
@@ -76,11 +77,18 @@ static int count_source(void *ctx, size_t i) {
 }
 
 int losses_count(plan *p) {
+    const tenmap_tensor **counted = need(p->count, sizeof *counted);
+    size_t count = 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < p->count; i++)
-        bytes += is_dequantized(p->sources[i].tensor) ? p->sources[i].tensor->nelems * sizeof(float)
-                 : plan_converts(p, i)                ? p->sources[i].tensor->nbytes
-                                                      : 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const tenmap_tensor *t = p->sources[i].tensor;
+        if (!is_dequantized(t) && !plan_converts(p, i))
+            continue;
+        bytes += is_dequantized(t) ? t->nelems * sizeof(float) : t->nbytes;
+        counted[count++] = t;
+    }
+    remote_will_read(counted, count);
+    free(counted);
     progress_begin("counting losses", bytes);
     int status = parallel_for(0, p->count, count_source, p);
     progress_end();
@@ -170,7 +178,9 @@ void losses_print(const plan *p) {
     text_add_grouped(&line, sum.overflowed + sum.flushed);
     text_addf(&line, " of ");
     text_add_grouped(&line, sum.elements);
-    text_addf(&line, " elements");
+    text_addf(&line, " elements (");
+    text_add_percent(&line, sum.overflowed + sum.flushed, sum.elements);
+    text_add(&line, ")", 1);
     if (sum.overflowed) {
         text_addf(&line, "; ");
         text_add_grouped(&line, sum.overflowed);

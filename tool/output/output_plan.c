@@ -111,6 +111,27 @@ const tenmap_tensor *plan_origin(const plan *p, size_t source) {
     return plan_is_quantized(p, source) ? p->origins[source] : p->sources[source].tensor;
 }
 
+static tenmap_dtype most_elements(const uint64_t *elements) {
+    size_t most = 0;
+    for (size_t i = 1; i <= TENMAP_OPAQUE; i++)
+        most = elements[i] > elements[most] ? i : most;
+    return (tenmap_dtype)most;
+}
+
+tenmap_dtype plan_main_dtype(const plan *p) {
+    uint64_t before[TENMAP_OPAQUE + 1] = {0}, after[TENMAP_OPAQUE + 1] = {0};
+    for (size_t i = 0; i < p->count; i++) {
+        const tenmap_tensor *t = p->sources[i].tensor;
+        tenmap_dtype to = plan_dtype(p, i);
+        if (tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT)
+            before[t->dtype & TENMAP_OPAQUE] += t->nelems;
+        if (tenmap_dtype_kind(to) == TENMAP_KIND_FLOAT)
+            after[to & TENMAP_OPAQUE] += t->nelems;
+    }
+    tenmap_dtype now = most_elements(after);
+    return now == most_elements(before) ? TENMAP_AS_STORED : now;
+}
+
 /* Duplicate names. */
 
 static int compare_named(const void *a, const void *b) {
@@ -259,6 +280,15 @@ const char *shown_name(const char *name, size_t len) {
 /* SafeTensors has no block dtypes. */
 static bool has_blocks(tenmap_dtype dtype) {
     return dtype != TENMAP_OPAQUE && tenmap_dtype_bits(dtype) == 0;
+}
+
+int check_output_dtype(const char *by, tenmap_dtype to) {
+    if (to == TENMAP_AS_STORED || !has_blocks(to))
+        return EXIT_FINE;
+    return fail(EXIT_USAGE,
+                "%s: blocks of %s can be read but not written, since SafeTensors files cannot hold "
+                "them; --to bf16 writes plain numbers, convert --quantize writes codes with scales",
+                by, tenmap_dtype_name(to));
 }
 
 int plan_check(const plan *p) {

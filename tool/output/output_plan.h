@@ -75,12 +75,13 @@ typedef struct output_settings {
 
 /* For the details of --help. */
 #define OUTPUT_DETAILS                                                                             \
-    "If the input has shards, so has the output, each no larger than the input's largest;\n"       \
-    "OUT is then a folder. An OUT that ends in .safetensors is always one file. With\n"            \
+    "If the input has shards, so has the output, each no larger than the input's largest. If\n"    \
+    "the input is a folder or has shards, OUT is a folder. An OUT that ends in .safetensors\n"     \
+    "is always one file. Names of other formats (.gguf, .bin, .pt, ...) are refused. With\n"       \
     "--force, OUT may be the input: the new model replaces it in one rename when it is\n"          \
     "complete. Interrupting leaves nothing behind. From folder to folder, config.json and\n"       \
     "the files of the tokenizer and of generation are copied too; existing ones stay unless\n"     \
-    "--force is given."
+    "--force is given. The dtype in config.json becomes that of most weights."
 
 typedef struct plan plan;
 typedef struct target target;
@@ -149,6 +150,12 @@ tenmap_dtype plan_dtype(const plan *p, size_t source); /* in the output */
 /* The input tensor that the source came from, for reports; NULL for new scales. */
 const tenmap_tensor *plan_origin(const plan *p, size_t source);
 
+/*
+ * The dtype of most elements of floating-point tensors in the output if that differs from the
+ * inputs'; TENMAP_AS_STORED if it does not.
+ */
+tenmap_dtype plan_main_dtype(const plan *p);
+
 /* The metadata of all inputs, each key once, then that of --meta. The caller frees `items`. */
 typedef struct output_metadata {
     tenmap_edit *items;
@@ -157,6 +164,16 @@ typedef struct output_metadata {
 int plan_collect_metadata(const plan *p, const output_settings *out, output_metadata *all);
 /* Checks that every tensor can be written as planned. Returns 0 or an exit code. */
 int plan_check(const plan *p);
+/*
+ * Refuses a block dtype (Q4_K) that --to or --rule asks for, since no file that is written can hold
+ * it. `by` is the option that asks. Returns 0 or an exit code.
+ */
+int check_output_dtype(const char *by, tenmap_dtype to);
+/*
+ * Refuses the name of a file in a format that is not written (x.gguf). plan_write does it too; a
+ * command that works for long before that calls it first. Returns 0 or an exit code.
+ */
+int check_output_name(const output_settings *out);
 
 /*
  * A name from a model, quoted and made safe for an error message. The last four results stay valid.

@@ -6,6 +6,7 @@
 
 #include "model/dequantized_weights.h"
 #include "output/conversion_losses.h"
+#include "output/gguf_origin.h"
 #include "output/output_target.h"
 #include "view/json_out.h"
 #include "view/print.h"
@@ -59,6 +60,8 @@ static void json_config(const companion_files *copied) {
         json_key_text("action", edit->action, TENMAP_CSTR);
         if (edit->value)
             json_key_text("value", edit->value, TENMAP_CSTR);
+        else if (edit->number)
+            json_key_uint("value", edit->number);
         json_close();
     }
     json_close();
@@ -108,6 +111,7 @@ void plan_report_json(const plan *p, const output_settings *out, const target *t
     if (copied->count)
         json_names("copied", copied->names, copied->count);
     json_config(copied);
+    gguf_origin_json(p);
     if (p->losses)
         losses_json(p);
     if (p->report)
@@ -221,5 +225,6 @@ void plan_report_text(const plan *p, const output_settings *out, const target *t
     if (line.len)
         puts(line.bytes);
     print_config(out, copied);
+    gguf_origin_print(p);
     text_free(&line);
 }

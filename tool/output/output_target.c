@@ -8,18 +8,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/model_endings.h"
 #include "model/model_files.h"
 #include "remote/partial_remote_open.h"
 #include "output/output_target.h"
+#include "remote/remote.h"
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
 }
 
 static bool is_folder(const char *path) {
     struct stat s;
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+bool names_folder(const char *path) {
+    return ends_with(path, "/") || is_folder(path);
+}
+
+/* Decides by the extension, since a model's file has one of these. */
+static bool is_far_folder(const char *path) {
+    return !has_model_ending(path) && !has_ending(path, ".json") && !*address_query(path);
+}
+
+bool input_is_folder(const plan *p) {
+    const char *path = p->model_count ? whole_path(&p->whole, p->models[0]) : "";
+    return is_address(path) ? is_far_folder(path) : is_folder(path);
 }
 
 /* The largest shard of the inputs, in bytes of tensor data; 0 if no input has several shards. */
@@ -85,15 +101,19 @@ int choose_target(const plan *p, const output_settings *out, target *to) {
         return fail(EXIT_USAGE, "say where to write: -o OUT");
     if (out->single && out->max_shard)
         return fail(EXIT_USAGE, "--single and --max-shard-size exclude each other");
+    int status = check_output_name(out);
+    if (status)
+        return status;
     uint64_t inherited = out->single ? 0 : input_shard_size(p);
-    bool folder = ends_with(out->path, "/") || is_folder(out->path);
+    bool folder = names_folder(out->path);
     bool file = !folder && ends_with(out->path, ".safetensors");
     if (out->max_shard && file)
         return fail(EXIT_USAGE, "shards go into a folder, but '%s' is the name of a file",
                     out->path);
     if (!folder && ends_with(out->path, ".index.json"))
         return fail(EXIT_USAGE, "'%s' is the name of an index; name its folder instead", out->path);
-    *to = (target){out->path, folder || out->max_shard || (inherited && !file), false, 0};
+    bool as_input = !file && (inherited || input_is_folder(p));
+    *to = (target){out->path, folder || out->max_shard || as_input, false, 0};
     to->max_shard = out->max_shard ? out->max_shard : inherited ? inherited : UINT64_MAX / 2;
     return check_free(p, out, to);
 }

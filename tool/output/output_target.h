@@ -16,6 +16,10 @@ struct target {
  * exit code.
  */
 int choose_target(const plan *p, const output_settings *out, target *to);
+/* Whether the first input was given as a folder, here or at an address. */
+bool input_is_folder(const plan *p);
+/* Whether the path can only be a folder: it ends in a slash, or is an existing folder. */
+bool names_folder(const char *path);
 int make_target(target *to);
 void unmake_target(const target *to);
 

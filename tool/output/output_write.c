@@ -6,6 +6,7 @@
 
 #include "output/conversion_losses.h"
 #include "output/output_target.h"
+#include "remote/remote.h"
 #include "view/progress.h"
 
 static int on_progress(void *ctx, uint64_t done, uint64_t total) {
@@ -64,6 +65,17 @@ static tenmap_status write_folder(const plan *p, const target *to, const output_
     return tenmap_save_sharded(to->path, p->sources, p->count, &options, error);
 }
 
+/* Announces what the copies read: sources, and the weights that are quantized. */
+static void announce_sources(const plan *p) {
+    const tenmap_tensor **tensors = need(p->count, sizeof *tensors);
+    size_t count = 0;
+    for (size_t i = 0; i < p->count; i++)
+        if (plan_origin(p, i))
+            tensors[count++] = plan_origin(p, i);
+    remote_will_read(tensors, count);
+    free(tensors);
+}
+
 static int write_target(const plan *p, const output_settings *out, target *to,
                         const output_metadata *metadata, uint64_t bytes) {
     tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
@@ -74,6 +86,7 @@ static int write_target(const plan *p, const output_settings *out, target *to,
     int code = make_target(to);
     if (code)
         return code;
+    announce_sources(p);
     progress_begin(p->label, bytes);
     tenmap_status status = to->folder ? write_folder(p, to, metadata, &copy, &error)
                                       : write_file(p, to, metadata, &copy, &error);
@@ -99,7 +112,13 @@ static int count_strictly(plan *p, const output_settings *out) {
 int plan_write(plan *p, const output_settings *out) {
     target to;
     output_metadata metadata = {0};
+    const config_change *given = p->config;
+    config_change change = given ? *given : (config_change){0};
+    if (!change.dequantized && !change.quantization)
+        change.dtype = plan_main_dtype(p);
     int status = choose_target(p, out, &to);
+    if (given || change.dtype)
+        p->config = &change;
     if (!status)
         status = plan_check(p);
     if (!status)
@@ -121,6 +140,7 @@ int plan_write(plan *p, const output_settings *out) {
             plan_report_text(p, out, &to, &sum, &copied);
         companion_files_free(&copied);
     }
+    p->config = given;
     free(metadata.items);
     return status;
 }

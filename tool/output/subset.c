@@ -1,8 +1,11 @@
 /* Implements extract and drop: writes some of a model's tensors. */
 #include "output/subset.h"
 
+#include <stdlib.h>
+
 #include "model/dequantized_weights.h"
 #include "output/config_edit.h"
+#include "output/dropped_layers.h"
 #include "output/output_write.h"
 
 const option subset_options[] = {
@@ -18,6 +21,8 @@ const option subset_options[] = {
      "Convert floating-point tensors to this dtype, as convert does; GGUF's blocks need it"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(subset_settings, dequantize),
      "Write quantized weights as plain tensors of their dequantized values"},
+    {0, "renumber", NULL, OPTION_SWITCH, offsetof(subset_settings, renumber),
+     "Give the layers that are left the numbers from 0 on, also in config.json"},
     SHARD_OPTIONS(offsetof(subset_settings, out)),
     OUTPUT_OPTIONS(offsetof(subset_settings, out)),
     END_OF_OPTIONS,
@@ -72,6 +77,34 @@ static int refuse_parts(const plan *p, tenmap_dtype to) {
     return EXIT_FINE;
 }
 
+/* Layers. */
+
+static void report_gaps(const plan *p, const target *to, bool json) {
+    (void)to;
+    if (json)
+        layer_gaps_json(p->report_ctx);
+    else
+        print_layer_gaps(p->report_ctx);
+}
+
+/*
+ * Renumbers layers if asked to. Returns the stacks of layers that config.json has to follow: those
+ * without a gap in the output. The caller frees the list.
+ */
+static config_layers *follow_layers(plan *p, const dropped_layers *dropped, bool renumber,
+                                    size_t *count) {
+    config_layers *list = need(dropped->count, sizeof *list);
+    *count = 0;
+    for (size_t i = 0; i < dropped->count; i++) {
+        const layer_stack *s = &dropped->stacks[i];
+        if (renumber || !has_gap(s))
+            list[(*count)++] = (config_layers){s->count, s->left, s->kept};
+    }
+    if (renumber)
+        renumber_layers(p, dropped);
+    return list;
+}
+
 int run_subset(const invocation *call, bool keep) {
     const subset_settings *set = call->settings;
     plan p = {0};
@@ -82,22 +115,40 @@ int run_subset(const invocation *call, bool keep) {
     if (!wanted.pattern_count && !wanted.dtypes.count && !wanted.except.count &&
         !wanted.min_bytes && !wanted.max_bytes)
         return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
+    int status = check_output_dtype("--to", set->to);
+    if (status)
+        return status;
     config_change change = {.dequantized = true, .dtype = set->to};
     common.dequantize = set->dequantize;
-    /* --to and --dequantize need all parts of a weight, whichever shard they are in. */
-    bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;
-    int status = few ? plan_open_for_tensors(&p, "extracting", call->operands[0], wanted.patterns,
-                                             wanted.pattern_count)
-                     : plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
+    /*
+     * --to and --dequantize need all parts of a weight, whichever shard they are in, and --renumber
+     * needs all names.
+     */
+    bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize && !set->renumber;
+    status = few ? plan_open_for_tensors(&p, "extracting", call->operands[0], wanted.patterns,
+                                         wanted.pattern_count)
+                 : plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
     if (!status)
         status = select_tensors(p.models[0], &wanted, &chosen);
     if (!status)
         status = plan_subset(&p, &chosen, keep, set->to);
     if (!status)
         status = refuse_parts(&p, set->to);
-    p.config = set->dequantize ? &change : NULL;
+    dropped_layers dropped = {0};
+    change.dequantized = set->dequantize;
+    if (!status && (set->renumber || !keep)) /* extract takes parts of a model on purpose */
+        find_dropped_layers(&p, &dropped);
+    config_layers *layers = follow_layers(&p, &dropped, set->renumber, &change.layers_count);
+    change.layers = layers;
+    if (dropped.count && !set->renumber) {
+        p.report = report_gaps;
+        p.report_ctx = &dropped;
+    }
+    p.config = set->dequantize || change.layers_count ? &change : NULL;
     if (!status)
         status = plan_write(&p, &set->out);
+    free(layers);
+    dropped_layers_free(&dropped);
     selection_free(&chosen);
     plan_free(&p);
     return status;

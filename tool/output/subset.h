@@ -10,7 +10,7 @@ typedef struct subset_settings {
     output_settings out;
     filter wanted;
     tenmap_dtype to; /* TENMAP_AS_STORED: not given */
-    bool dequantize;
+    bool dequantize, renumber;
 } subset_settings;
 
 extern const option subset_options[];

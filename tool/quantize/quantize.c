@@ -9,6 +9,7 @@
 #include "command.h"
 #include "view/progress.h"
 #include "parallel_for.h"
+#include "remote/remote.h"
 
 /* Elements processed together: whole groups that fit in the L2 cache. */
 enum { AT_ONCE = 16384, MOST_MEASURERS = 8 };
@@ -374,6 +375,14 @@ static int measure_strip(void *ctx, size_t i) {
     return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
 }
 
+static void announce_weights(const quantizer *q) {
+    const tenmap_tensor **tensors = need(q->count, sizeof *tensors);
+    for (size_t i = 0; i < q->count; i++)
+        tensors[i] = q->weights[i].from;
+    remote_will_read(tensors, q->count);
+    free(tensors);
+}
+
 int quantizer_measure(quantizer *q) {
     strips all = {.q = q};
     uint64_t bytes = 0;
@@ -388,6 +397,7 @@ int quantizer_measure(quantizer *q) {
     }
     all.lost = need(all.count, sizeof *all.lost);
     unsigned threads = default_threads();
+    announce_weights(q);
     progress_begin("measuring", bytes);
     int status = parallel_for(threads < MOST_MEASURERS ? threads : MOST_MEASURERS, all.count,
                               measure_strip, &all);

@@ -38,6 +38,94 @@ bool stays_by_default(const tenmap_tensor *t) {
     return false;
 }
 
+/*
+ * Weights that vLLM joins into one, which then must all be quantized or all be kept. NULL ends each
+ * list.
+ */
+static const char *const joined_modules[][4] = {
+    {"q_proj", "k_proj", "v_proj", NULL},
+    {"gate_proj", "up_proj", NULL},
+    {"w1", "w3", NULL},
+    {"q_a_proj", "kv_a_proj_with_mqa", NULL},
+};
+
+/*
+ * transformers derives the size of a block from the number of scales, which is wrong if a dimension
+ * ends inside a block: it refuses the weight, or scales it wrongly. vLLM refuses such weights where
+ * it joins them.
+ */
+static bool has_whole_blocks(const tenmap_tensor *t) {
+    return t->rank == 2 && t->shape[0] % QUANTIZE_BLOCK == 0 && t->shape[1] % QUANTIZE_BLOCK == 0;
+}
+
+/* Whether each weight of the list that is in the module `parent` has whole blocks. */
+static bool all_have_whole_blocks(const tenmap_model *model, const char *const *list,
+                                  const char *parent, size_t len) {
+    text name = {0};
+    bool whole = true;
+    for (; *list && whole; list++) {
+        text_clear(&name);
+        text_add(&name, parent, len);
+        text_addf(&name, "%s.weight", *list);
+        const tenmap_tensor *t = tenmap_find_n(model, name.bytes, name.len);
+        whole = !t || has_whole_blocks(t);
+    }
+    text_free(&name);
+    return whole;
+}
+
+bool is_refused_by_loaders(quantize_scheme scheme, const tenmap_tensor *t) {
+    if (scheme != QUANTIZE_FP8_BLOCK || t->rank != 2 || !ends_weight(t->name, t->name_len))
+        return false;
+    size_t end = t->name_len - 7, begin = end;
+    while (begin && t->name[begin - 1] != '.')
+        begin--;
+    for (size_t i = 0; i < sizeof joined_modules / sizeof joined_modules[0]; i++)
+        for (const char *const *word = joined_modules[i]; *word; word++)
+            if (strlen(*word) == end - begin && !memcmp(t->name + begin, *word, end - begin))
+                return !all_have_whole_blocks(t->model, joined_modules[i], t->name, begin);
+    return !has_whole_blocks(t);
+}
+
+/* Whether loaders would refuse the source, which could be quantized otherwise. */
+static bool was_kept_for_loaders(const plan *p, size_t source, quantize_scheme scheme) {
+    const tenmap_tensor *t = p->sources[source].tensor;
+    return !plan_is_quantized(p, source) && !stays_by_default(t) && !quantize_obstacle(scheme, t) &&
+           is_refused_by_loaders(scheme, t);
+}
+
+void refused_print(const plan *p, quantize_scheme scheme) {
+    size_t count = 0, first = 0;
+    text line = {0};
+    for (size_t i = p->count; i-- > 0;)
+        if (was_kept_for_loaders(p, i, scheme)) {
+            first = i;
+            count++;
+        }
+    if (!count)
+        return;
+    const tenmap_tensor *t = p->sources[first].tensor;
+    text_addf(&line, "%zu weight%s, such as ", count,
+              count == 1 ? " stays as it is" : "s stay as they are");
+    text_add_safe(&line, t->name, t->name_len);
+    text_add(&line, " ", 1);
+    text_add_shape(&line, t);
+    text_addf(&line, ": transformers and vLLM refuse or misread fp8-block weights whose dimensions "
+                     "are not multiples of 128, and vLLM joins them with others, which then stay "
+                     "too; --rule 'NAME=quantize' quantizes them anyway");
+    print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
+    text_free(&line);
+}
+
+void refused_json(const plan *p, quantize_scheme scheme) {
+    json_key("kept_for_loaders");
+    json_open('[', true);
+    for (size_t i = 0; i < p->count; i++)
+        if (was_kept_for_loaders(p, i, scheme))
+            json_text(p->sources[i].tensor->name, p->sources[i].tensor->name_len);
+    json_close();
+}
+
 size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why) {
     size_t count = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -130,6 +218,16 @@ static void put_weight(table *t, const quantized_weight *w) {
     table_end_cell(t, STYLE_NONE);
 }
 
+/* "425,961 (0.4%)"; a count of zero needs no share. */
+static void add_share(text *line, uint64_t part, uint64_t whole) {
+    text_add_grouped(line, part);
+    if (!part)
+        return;
+    text_addf(line, " (");
+    text_add_percent(line, part, whole);
+    text_add(line, ")", 1);
+}
+
 void quantize_print(const quantizer *q) {
     enum { MOST_SHOWN = 5 };
     static const column columns[] = {
@@ -138,8 +236,11 @@ void quantize_print(const quantizer *q) {
         {"OVERFLOWED", true, COLUMN_STAYS}, {"TO ZERO", true, COLUMN_STAYS}};
     const quantized_weight **list = need(q->count, sizeof *list);
     text line = {0};
-    for (size_t i = 0; i < q->count; i++)
+    uint64_t elements = 0;
+    for (size_t i = 0; i < q->count; i++) {
         list[i] = &q->weights[i];
+        elements += q->weights[i].from->nelems;
+    }
     qsort(list, q->count, sizeof *list, by_error);
     table *t = table_new(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < q->count && i < MOST_SHOWN; i++)
@@ -153,9 +254,9 @@ void quantize_print(const quantizer *q) {
               q->count == 1 ? "" : "s", quantize_name(q->scheme), error_of(&q->lost));
     text_add_snr(&line, error_of(&q->lost));
     text_addf(&line, ", largest error %.4g; ", q->lost.largest);
-    text_add_grouped(&line, q->lost.overflowed);
+    add_share(&line, q->lost.overflowed, elements);
     text_addf(&line, " overflowed, ");
-    text_add_grouped(&line, q->lost.flushed);
+    add_share(&line, q->lost.flushed, elements);
     text_addf(&line, " became zero");
     if (q->lost.nans) {
         text_addf(&line, ", ");

@@ -12,6 +12,13 @@
 bool stays_by_default(const tenmap_tensor *tensor);
 
 /*
+ * Whether programs that load the scheme refuse or misread a weight of this shape. For fp8-block,
+ * both dimensions must be multiples of 128, and those of the weights that are loaded as one with it
+ * (q_proj, k_proj and v_proj). Such a weight is quantized only if a rule names it.
+ */
+bool is_refused_by_loaders(quantize_scheme scheme, const tenmap_tensor *tensor);
+
+/*
  * Counts the weights that only their shape keeps from being quantized; *why is the reason for the
  * first.
  */
@@ -26,6 +33,11 @@ void plan_own_quantized(plan *p, const quantizer *q);
  * Writes the value of "quantization_config"; it names the modules whose weights are not quantized.
  */
 void plan_quantize_config(const plan *p, const quantizer *q, text *out);
+
+/* Prints how many weights loaders would refuse and were therefore kept; nothing if none were. */
+void refused_print(const plan *p, quantize_scheme scheme);
+/* Writes the key "kept_for_loaders", their names, into the open object. */
+void refused_json(const plan *p, quantize_scheme scheme);
 
 /* Prints the losses and the weights that lose most. They are unknown unless they were measured. */
 void quantize_print(const quantizer *q);

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "view/print.h"
+#include "remote/read_ahead.h"
 #include "remote/remote.h"
 
 /*
@@ -58,6 +59,7 @@ typedef struct io_cache {
     cached_list *lists;
     size_t file_count, read_bytes, name_count, name_bytes;
     bool keeps_reads;
+    read_ahead *ahead; /* of the ranges that were announced last; NULL: none were */
 } io_cache;
 
 /* Whether a result may be cached. Operations that failed have already been retried. */
@@ -165,11 +167,10 @@ static void keep_piece(io_cache *k, cached_file *f, uint64_t offset, const void 
     pthread_mutex_unlock(&k->lock);
 }
 
-static tenmap_status cached_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
-                                 tenmap_error *error) {
+/* Reads what was not announced. */
+static tenmap_status read_alone(io_cache *k, cached_file *f, uint64_t offset, void *dst,
+                                size_t bytes, tenmap_error *error) {
     enum { FIRST_READ = 128 << 10 }; /* the file caches this range itself */
-    io_cache *k = ctx;
-    cached_file *f = file;
     bool is_far = bytes && (offset > FIRST_READ || bytes > FIRST_READ - offset);
     if (is_far && serve_piece(k, f, offset, dst, bytes))
         return TENMAP_OK;
@@ -177,6 +178,25 @@ static tenmap_status cached_read(void *ctx, void *file, uint64_t offset, void *d
     if (status == TENMAP_OK && is_far)
         keep_piece(k, f, offset, dst, bytes);
     return status;
+}
+
+static tenmap_status cached_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                                 tenmap_error *error) {
+    io_cache *k = ctx;
+    cached_file *f = file;
+    planned_range wanted = {f->file, offset, offset + bytes};
+    size_t served = k->ahead ? 1 : 0;
+    while (served && wanted.begin < wanted.end) {
+        char *at = (char *)dst + (wanted.begin - offset);
+        tenmap_status status = read_ahead_serve(k->ahead, &wanted, at, &served, error);
+        if (status != TENMAP_OK)
+            return status;
+        wanted.begin += served;
+    }
+    size_t done = (size_t)(wanted.begin - offset);
+    return done < bytes || !bytes
+               ? read_alone(k, f, wanted.begin, (char *)dst + done, bytes - done, error)
+               : TENMAP_OK;
 }
 
 /* Folders. */
@@ -268,6 +288,7 @@ void caching_io_free(tenmap_io *io) {
     io_cache *k = io->ctx;
     if (!k)
         return;
+    read_ahead_free(k->ahead);
     while (k->files) {
         cached_file *next = k->files->next;
         free_file(k, k->files);
@@ -288,4 +309,31 @@ void caching_io_keep_reads(const tenmap_io *io, bool keep) {
     pthread_mutex_lock(&k->lock);
     k->keeps_reads = keep;
     pthread_mutex_unlock(&k->lock);
+}
+
+void *caching_io_file(void *file) {
+    return ((cached_file *)file)->file;
+}
+
+void caching_io_announce(const tenmap_io *io, const announced_range *ranges, size_t count,
+                         unsigned threads) {
+    io_cache *k = io->ctx;
+    planned_range *planned = need(count, sizeof *planned);
+    size_t used = 0;
+    const cached_file *f = NULL;
+    const char *path = NULL;
+    read_ahead_free(k->ahead);
+    k->ahead = NULL;
+    pthread_mutex_lock(&k->lock);
+    for (size_t i = 0; i < count; i++) {
+        if (path != ranges[i].path) /* neighbors are mostly of one file */
+            f = find_file(k, ranges[i].path);
+        path = ranges[i].path;
+        if (f && f->status == TENMAP_OK && ranges[i].begin < ranges[i].end)
+            planned[used++] = (planned_range){f->file, ranges[i].begin, ranges[i].end};
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (used)
+        k->ahead = read_ahead_new(k->under, planned, used, threads);
+    free(planned);
 }

@@ -20,4 +20,21 @@ void caching_io_free(tenmap_io *io);
  */
 void caching_io_keep_reads(const tenmap_io *io, bool keep);
 
+/* The file of the io below, for a file that this io opened. */
+void *caching_io_file(void *file);
+
+/* Bytes [begin, end) of the file at this path. */
+typedef struct announced_range {
+    const char *path;
+    uint64_t begin, end;
+} announced_range;
+
+/*
+ * Announces what will be read, in this order, in place of what was announced before: it is read in
+ * chunks of MiBs, on up to `threads` threads, ahead of the reads that need it. Files that are not
+ * open are ignored. No read may be running.
+ */
+void caching_io_announce(const tenmap_io *io, const announced_range *ranges, size_t count,
+                         unsigned threads);
+
 #endif

@@ -5,6 +5,7 @@
 #include "remote/remote.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,9 +176,11 @@ int remote_prepare(const option *options, void *settings, const char **operands,
 
 static tenmap_io network, cache; /* zeroed until the first address is used; cache wraps network */
 
+static atomic_bool ending; /* nothing that is still being read is needed */
+
 static int stops(void *ctx) {
     (void)ctx;
-    return interrupted();
+    return interrupted() || atomic_load(&ending);
 }
 
 static int start_network(void) {
@@ -213,6 +216,37 @@ void remote_opened(void) {
         caching_io_keep_reads(&cache, false);
 }
 
+typedef struct range_list {
+    announced_range *items;
+    size_t count, room;
+} range_list;
+
+static void add_range(range_list *list, const tenmap_tensor *t) {
+    const char *path = tenmap_shard_at(t->model, t->shard)->path;
+    if (list->count == list->room) {
+        list->room = list->room ? 2 * list->room : 64;
+        list->items = need_more(list->items, list->room, sizeof *list->items);
+    }
+    list->items[list->count++] =
+        (announced_range){path, t->file_offset, t->file_offset + t->nbytes};
+}
+
+void remote_will_read(const tenmap_tensor *const *tensors, size_t count) {
+    range_list list = {0};
+    if (!cache.ctx)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t parts = tenmap_scheme_of(tensors[i])->part_count;
+        for (uint32_t k = 0; k < parts; k++)
+            add_range(&list, tenmap_part_at(tensors[i], k));
+        if (!parts)
+            add_range(&list, tensors[i]);
+    }
+    caching_io_announce(&cache, list.items, list.count,
+                        common.threads ? (unsigned)common.threads : REMOTE_THREADS);
+    free(list.items);
+}
+
 uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
     void *file;
     uint64_t size = 0;
@@ -234,6 +268,22 @@ uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) 
     return size;
 }
 
+int remote_digest(const char *address, char sha256[65], uint64_t *size) {
+    tenmap_error error = {.status = TENMAP_OK};
+    void *file;
+    int status = start_network();
+    if (status)
+        return status;
+    if (cache.open(cache.ctx, address, &file, size, &error) != TENMAP_OK)
+        return fail_error(&error);
+    if (!tenmap_http_sha256(&network, caching_io_file(file), sha256))
+        status = fail(EXIT_FAILED,
+                      "'%s': the server gives no SHA-256 of it; hubs give that of large files",
+                      shown_path(address));
+    cache.close(cache.ctx, file);
+    return status;
+}
+
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
     tenmap_error error = {.status = TENMAP_OK};
     int status = start_network();
@@ -245,11 +295,12 @@ int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), v
 void remote_end(void) {
     if (!network.ctx)
         return;
+    atomic_store(&ending, true);
+    caching_io_free(&cache);
     tenmap_http_traffic moved = tenmap_http_moved(&network);
     if (common.traffic)
         fprintf(stderr, "moved %" PRIu64 " bytes in %" PRIu64 " requests\n", moved.bytes,
                 moved.requests);
-    caching_io_free(&cache);
     tenmap_http_destroy(&network);
 }
 
@@ -259,17 +310,29 @@ int remote_options(const char *path, tenmap_options *options) {
     (void)options;
     if (!is_address(path))
         return EXIT_FINE;
-    return fail(EXIT_FAILED, "this build cannot open addresses; install libcurl4-openssl-dev "
-                             "(Debian) or libcurl-devel (Fedora) and build tenmap again");
+    return fail(EXIT_FAILED,
+                "'%s' is an address, and this build of tenmap has no network part; "
+                "use a build with TENMAP_HTTP",
+                shown_path(path));
 }
 
 void remote_opened(void) {}
+
+void remote_will_read(const tenmap_tensor *const *tensors, size_t count) {
+    (void)tensors, (void)count;
+}
 
 uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
     (void)address, (void)most;
     *out = NULL;
     *len = 0;
     return 0;
+}
+
+int remote_digest(const char *address, char sha256[65], uint64_t *size) {
+    tenmap_options unused;
+    (void)sha256, (void)size;
+    return remote_options(address, &unused);
 }
 
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {

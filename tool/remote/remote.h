@@ -27,6 +27,13 @@ int remote_options(const char *path, tenmap_options *options);
 void remote_opened(void);
 
 /*
+ * Announces that all bytes of these tensors will be read, in this order: those of remote models are
+ * then read in ranges of MiBs, over several connections, ahead of the reads that need them.
+ * Replaces what was announced before. Call it before each job that reads values.
+ */
+void remote_will_read(const tenmap_tensor *const *tensors, size_t count);
+
+/*
  * Applies the options to the addresses on a command line before the command runs. It hides --token
  * from process listings, adds --revision to the operands, and, if an operand is an address and no
  * number was given, sets the command's --threads to REMOTE_THREADS. `settings` is the struct that
@@ -58,6 +65,12 @@ void text_add_shown(text *out, const char *sentence, size_t len);
  * does not exist, UINT64_MAX if the size is unknown.
  */
 uint64_t remote_read(const char *address, size_t most, char **out, size_t *len);
+
+/*
+ * Asks a hub which SHA-256 (64 digits) and size a file has. Returns 0, or an exit code after
+ * printing an error.
+ */
+int remote_digest(const char *address, char sha256[65], uint64_t *size);
 
 /* Calls `entry` with each name in a folder, in no particular order. Returns 0 or an exit code. */
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx);

@@ -7,6 +7,7 @@
 
 #include "metadata.h"
 #include "model/model_facts_json.h"
+#include "model/model_profile.h"
 #include "remote/remote.h"
 #include "report.h"
 #include "view/json_out.h"
@@ -120,12 +121,32 @@ static void put_embedded(FILE *out, const text *json) {
     }
 }
 
+/* The line that `info` begins with, if the model is known. */
+static void put_profile(const tenmap_model *model) {
+    summary s;
+    schemes known;
+    model_profile profile;
+    text line = {0};
+    if (summarize(model, &s))
+        return;
+    count_quantized(&s, &known);
+    profile_read(&s, &known, false, &profile);
+    text_add_profile(&line, &profile);
+    if (line.len)
+        json_key_text("profile", line.bytes, line.len);
+    text_free(&line);
+    profile_free(&profile);
+    schemes_free(&known);
+    summary_free(&s);
+}
+
 static void put_model(FILE *out, const char *key, const tenmap_model *model) {
     text json = {0};
     json_into(&json);
     json_open('{', true);
     json_key_text("path", shown_path(tenmap_path(model)), TENMAP_CSTR);
     json_key_uint("size", tenmap_file_size(model));
+    put_profile(model);
     model_facts_json(model);
     json_close();
     json_into(NULL);
@@ -418,6 +439,21 @@ static void put_stats(FILE *out, const report *r) {
     putc('}', out);
 }
 
+/* Writes the tensors that have dead rows or columns. */
+static void put_dead(FILE *out, const report *r, const char *name, const report_dead *dead) {
+    size_t written = 0;
+    fprintf(out, ",\n\"%s\":[", name);
+    for (size_t i = 0; i < r->count; i++) {
+        const report_dead *d = &dead[i];
+        if (!d->zero && !d->constant)
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "[%zu,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", i, d->zero,
+                d->constant, d->count, d->first);
+    }
+    putc(']', out);
+}
+
 /* Writes counts that are 0 for most tensors, as pairs of tensor and count. */
 static void put_sparse(FILE *out, const report *r, const char *name, size_t at) {
     size_t written = 0;
@@ -460,10 +496,8 @@ static void put_changes(FILE *out, const report *r) {
 }
 
 void report_write_data(const report *r, FILE *out) {
-    uint32_t v = tenmap_version();
     forms f = {0};
-    fprintf(out, "{\"format\":3,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
-            (unsigned)(v / 1000 % 1000), (unsigned)(v % 1000));
+    fputs("{\"format\":3,\n\"tool\":\"tenmap " TENMAP_VERSION_TEXT "\",\n", out);
     if (r->title) {
         fputs("\"title\":", out);
         put_string(out, r->title, strlen(r->title));
@@ -485,27 +519,54 @@ void report_write_data(const report *r, FILE *out) {
     put_gaps(out, r->model);
     if (r->stats)
         put_stats(out, r);
+    if (r->dead_rows) {
+        put_dead(out, r, "dead_rows", r->dead_rows);
+        put_dead(out, r, "dead_columns", r->dead_columns);
+    }
     if (r->changes)
         put_changes(out, r);
     fputs("}\n", out);
 }
 
-void report_write_bins(const report *r, FILE *out) {
+static void put_bins(FILE *out, const report *r, char *const *bins) {
     size_t written = 0;
-    fputs("{\"tensor\":[", out);
-    for (size_t i = 0; r->bins && i < r->count; i++) {
-        if (!r->bins[i])
+    fputs("\"tensor\":[", out);
+    for (size_t i = 0; bins && i < r->count; i++) {
+        if (!bins[i])
             continue;
         put_comma(out, written++);
         fprintf(out, "%zu", i);
     }
     fputs("],\n\"bins\":[", out);
     written = 0;
-    for (size_t i = 0; r->bins && i < r->count; i++) {
-        if (!r->bins[i])
+    for (size_t i = 0; bins && i < r->count; i++) {
+        if (!bins[i])
             continue;
         put_comma(out, written++);
-        fprintf(out, "\"%s\"", r->bins[i]);
+        fprintf(out, "\"%s\"", bins[i]);
     }
-    fputs("]}\n", out);
+    fputs("]", out);
+}
+
+/* Histograms of the other model have ranges of their own. */
+static void put_base_bins(FILE *out, const report *r) {
+    size_t written = 0;
+    fputs(",\n\"base\":{", out);
+    put_bins(out, r, r->base_bins);
+    fputs(",\n\"range\":[", out);
+    for (size_t i = 0; i < r->count; i++) {
+        if (!r->base_bins[i])
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "[%.17g,%.17g]", r->base_stats[i].min, r->base_stats[i].max);
+    }
+    fputs("]}", out);
+}
+
+void report_write_bins(const report *r, FILE *out) {
+    putc('{', out);
+    put_bins(out, r, r->bins);
+    if (r->base_bins)
+        put_base_bins(out, r);
+    fputs("}\n", out);
 }

@@ -11,9 +11,7 @@ enum {
     FINDING_LIMIT = 2000, /* findings kept */
     BINS = 64,            /* per histogram; FEW_BINS if there are more than MANY */
     FEW_BINS = 24,
-    MANY = 20000, /* histograms */
-    BATCH = 2048,
-    BATCH_BYTES = 256 << 20
+    MANY = 20000 /* histograms */
 };
 
 char *report_code_bins(const uint64_t *counts, size_t bins) {
@@ -32,13 +30,12 @@ char *report_code_bins(const uint64_t *counts, size_t bins) {
     return kept;
 }
 
-/*
- * Tensors measured in one call. The limit keeps their histograms to a few MB, and lets the pages
- * that were read be released in time.
- */
+/* Tensors measured in one call. */
 typedef struct batch {
-    const tenmap_tensor *tensors[BATCH];
-    size_t places[BATCH]; /* indices in the report */
+    report_stats *stats; /* where results go, by place */
+    char **bins;         /* NULL: no histograms */
+    const tenmap_tensor *tensors[REPORT_BATCH];
+    size_t places[REPORT_BATCH]; /* indices in the report */
     size_t count;
     uint64_t bytes, before; /* of these, and of all tensors measured before */
 } batch;
@@ -63,7 +60,7 @@ static void keep_stats(report_stats *out, const tenmap_stats *s) {
 }
 
 /* Includes histograms if bins is nonzero. */
-static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
+static int measure_batch(batch *b, uint32_t bins, unsigned threads) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     tenmap_stats *stats = need(b->count, sizeof *stats);
     tenmap_error error;
@@ -74,18 +71,29 @@ static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
     options.ctx = b;
     tenmap_status status = tenmap_measure(b->tensors, b->count, &options, stats, &error);
     for (size_t i = 0; i < b->count && status == TENMAP_OK; i++) {
-        keep_stats(&r->stats[b->places[i]], &stats[i]);
-        if (r->bins && bins && stats[i].count > stats[i].nans + stats[i].infinities)
-            r->bins[b->places[i]] = report_code_bins(options.histogram + i * bins, bins);
+        keep_stats(&b->stats[b->places[i]], &stats[i]);
+        if (b->bins && bins && stats[i].count > stats[i].nans + stats[i].infinities)
+            b->bins[b->places[i]] = report_code_bins(options.histogram + i * bins, bins);
     }
     for (size_t i = 0; i < b->count; i++)
-        tenmap_advise(r->model, b->tensors[i], TENMAP_ADVISE_RELEASE, NULL);
+        tenmap_advise(b->tensors[i]->model, b->tensors[i], TENMAP_ADVISE_RELEASE, NULL);
     free(options.histogram);
     free(stats);
     b->before += b->bytes;
     b->count = 0;
     b->bytes = 0;
     return status == TENMAP_OK ? 0 : fail_error(&error);
+}
+
+/* Adds a tensor whose results go to `place`, and measures the batch once it is full. */
+static int batch_add(batch *b, const tenmap_tensor *t, size_t place, uint32_t bins,
+                     unsigned threads) {
+    b->tensors[b->count] = t;
+    b->places[b->count++] = place;
+    b->bytes += t->nbytes;
+    if (b->count < REPORT_BATCH && b->bytes < REPORT_BATCH_BYTES)
+        return 0;
+    return measure_batch(b, bins, threads);
 }
 
 /* Chooses the tensors that get a histogram. A pattern that selects nothing is an error. */
@@ -116,24 +124,71 @@ bool report_measurable(const tenmap_tensor *t) {
 }
 
 /*
- * Measures the tensors that want histograms, or those that do not. Complex tensors get none, since
- * complex numbers have no order.
+ * Whether a tensor is measured with a histogram (`binned`), or without. Complex tensors get none,
+ * since complex numbers have no order.
  */
-static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins, unsigned threads,
+static bool is_measured(const report *r, const bool *wants, size_t i, bool binned) {
+    const tenmap_tensor *t = r->tensors[i];
+    return report_measurable(t) && (wants[i] && t->dtype != TENMAP_C64) == binned;
+}
+
+static void announce_measured(const report *r, const bool *wants, bool binned) {
+    const tenmap_tensor **tensors = need(r->count, sizeof *tensors);
+    size_t count = 0;
+    for (size_t i = 0; i < tenmap_count(r->model); i++)
+        if (is_measured(r, wants, i, binned))
+            tensors[count++] = r->tensors[i];
+    remote_will_read(tensors, count);
+    free(tensors);
+}
+
+/* Measures the tensors that want histograms, or those that do not. */
+static int measure_some(report *r, const bool *wants, bool binned, uint32_t bins, unsigned threads,
                         batch *b) {
     int status = 0;
+    announce_measured(r, wants, binned);
     for (size_t i = 0; i < tenmap_count(r->model) && !status; i++) {
-        const tenmap_tensor *t = r->tensors[i];
-        bool has_bins = wants[i] && t->dtype != TENMAP_C64;
-        if (has_bins != wanted || !report_measurable(t))
+        if (!is_measured(r, wants, i, binned))
             continue;
-        b->tensors[b->count] = t;
-        b->places[b->count++] = i;
-        b->bytes += t->nbytes;
-        if (b->count == BATCH || b->bytes >= BATCH_BYTES)
-            status = measure_batch(r, b, bins, threads);
+        status = batch_add(b, r->tensors[i], i, bins, threads);
     }
-    return status || !b->count ? status : measure_batch(r, b, bins, threads);
+    return status || !b->count ? status : measure_batch(b, bins, threads);
+}
+
+/* The other model's side of a tensor that changed and has a histogram; NULL: there is none. */
+static const tenmap_tensor *changed_from(const report *r, size_t i) {
+    const tenmap_tensor *t = r->tensors[i];
+    report_state state = r->changes[i].state;
+    if (!r->bins[i] || (state != REPORT_CHANGED && state != REPORT_RESHAPED))
+        return NULL;
+    const tenmap_tensor *other = tenmap_find_n(r->base, t->name, t->name_len);
+    return other && report_measurable(other) && other->dtype != TENMAP_C64 ? other : NULL;
+}
+
+/* Makes the histograms that the report lays over those of changed tensors. */
+static int measure_base(report *r, uint32_t bins, unsigned threads, batch *b) {
+    const tenmap_tensor **others = need(r->count, sizeof *others);
+    uint64_t total = 0;
+    size_t count = 0;
+    int status = 0;
+    r->base_stats = need(r->count, sizeof *r->base_stats);
+    r->base_bins = need(r->count, sizeof *r->base_bins);
+    *b = (batch){.stats = r->base_stats, .bins = r->base_bins};
+    for (size_t i = 0; i < tenmap_count(r->model); i++)
+        if (changed_from(r, i)) {
+            others[count++] = changed_from(r, i);
+            total += changed_from(r, i)->nbytes;
+        }
+    progress_begin("measuring the other model", total);
+    remote_will_read(others, count);
+    free(others);
+    for (size_t i = 0; i < tenmap_count(r->model) && !status; i++)
+        if (changed_from(r, i))
+            status = batch_add(b, changed_from(r, i), i, bins, threads);
+    if (!status && b->count)
+        status = measure_batch(b, bins, threads);
+    progress_end();
+    return status;
 }
 
 static int measure_all(report *r, const report_request *request) {
@@ -143,16 +198,20 @@ static int measure_all(report *r, const report_request *request) {
     size_t histograms;
     uint64_t total = 0;
     int status = choose_bins(r, request, wants, &histograms);
+    uint32_t bins = histograms > MANY ? FEW_BINS : BINS;
     for (size_t i = 0; i < tenmap_count(r->model); i++)
         total += r->tensors[i]->nbytes;
     if (!status) {
         r->stats = need(r->count, sizeof *r->stats);
         r->bins = histograms ? need(r->count, sizeof *r->bins) : NULL;
+        *b = (batch){.stats = r->stats, .bins = r->bins};
         progress_begin("measuring", total);
-        status = measure_some(r, wants, true, histograms > MANY ? FEW_BINS : BINS, threads, b);
+        status = measure_some(r, wants, true, bins, threads, b);
         if (!status)
             status = measure_some(r, wants, false, 0, threads, b);
         progress_end();
+        if (!status && r->changes && r->bins)
+            status = measure_base(r, bins, threads, b);
     }
     free(b);
     free(wants);
@@ -219,15 +278,23 @@ int report_gather(report *r, const tenmap_model *model, const tenmap_model *base
     }
     if (!status && request->stats)
         status = measure_all(r, request);
+    if (!status)
+        status = report_find_dead(r, (unsigned)request->threads);
     return status;
 }
 
 void report_free(report *r) {
     for (size_t i = 0; r->bins && i < r->count; i++)
         free(r->bins[i]);
+    for (size_t i = 0; r->base_bins && i < r->count; i++)
+        free(r->base_bins[i]);
     for (size_t i = 0; i < r->finding_count; i++)
         free(r->findings[i].message);
     free(r->bins);
+    free(r->base_bins);
+    free(r->base_stats);
+    free(r->dead_rows);
+    free(r->dead_columns);
     free(r->findings);
     free(r->tensors);
     free(r->stats);

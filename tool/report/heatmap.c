@@ -13,7 +13,9 @@
 #include "model/module_numbers.h"
 #include "report.h"
 
-enum { MOST_DOWN = 120, MOST_ACROSS = 400, CELL_HEIGHT = 20, LEFT = 300, TOP = 34, BOTTOM = 58 };
+enum { MOST_DOWN = 120, MOST_ACROSS = 400 };
+/* In pixels. */
+static const double CELL_HEIGHT = 20, LEFT = 300, TOP = 34, BOTTOM = 58;
 
 /* One tensor's position; after sorting, each cell is a run of these. */
 typedef struct place {

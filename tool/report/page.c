@@ -32,10 +32,8 @@ static void fill_policy(const report *r, FILE *out) {
 }
 
 static void fill_generator(const report *r, FILE *out) {
-    uint32_t v = tenmap_version();
     (void)r;
-    fprintf(out, "tenmap %u.%u.%u", (unsigned)(v / 1000000), (unsigned)(v / 1000 % 1000),
-            (unsigned)(v % 1000));
+    fputs("tenmap " TENMAP_VERSION_TEXT, out);
 }
 
 static void fill_title(const report *r, FILE *out) {

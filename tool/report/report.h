@@ -25,6 +25,13 @@ typedef struct report_stats {
     uint64_t zeros, nan, inf;
 } report_stats;
 
+/* Rows or columns of a tensor that hold one finite value each (see model/value_survey.h). */
+typedef struct report_dead {
+    uint64_t zero, constant; /* all zeros; all one other value */
+    uint64_t count;          /* all rows or columns, dead or not */
+    uint64_t first;          /* the first dead one, if there is any */
+} report_dead;
+
 /*
  * How a tensor compares with the other model's tensor of the same name. The report's script relies
  * on these numbers.
@@ -64,6 +71,10 @@ typedef struct report {
     report_stats *stats;    /* per tensor; NULL: nothing was measured */
     char **bins;            /* per tensor: an encoded histogram, or NULL; NULL: no histograms */
     report_change *changes; /* per tensor; NULL without base */
+    report_dead *dead_rows, *dead_columns; /* per tensor; NULL: not looked for */
+    /* The same of the other model, for tensors that changed; NULL without base or histograms. */
+    report_stats *base_stats;
+    char **base_bins;
     report_finding *findings;
     size_t finding_count, findings_left; /* findings kept, and how many more there were */
     bool checked;
@@ -81,6 +92,19 @@ int report_gather(report *r, const tenmap_model *model, const tenmap_model *base
                   const report_request *request);
 void report_free(report *r);
 bool report_measurable(const tenmap_tensor *t); /* whether tenmap_measure supports the dtype */
+
+/*
+ * Limits of the tensors whose values are read in one call. They keep histograms and surveys to a
+ * few MB, and let the pages that were read be released in time.
+ */
+enum { REPORT_BATCH = 2048, REPORT_BATCH_BYTES = 256 << 20 };
+
+/*
+ * dead_lines.c: looks for dead rows and columns in tensors of floats that have histograms. Values
+ * are read again, so that it leaves out models at addresses. Returns 0, or an exit code after
+ * printing an error.
+ */
+int report_find_dead(report *r, unsigned threads);
 
 /* compare.c: fills the changes of the tensors that both models have. */
 int report_compare(report *r, unsigned threads);

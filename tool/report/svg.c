@@ -124,7 +124,7 @@ void svg_text(FILE *out, label_look look, const char *bytes, size_t len) {
 double svg_legend(FILE *out, double x, double y, const char *words) {
     enum { SIZE = 11 };
     svg_text(out, (label_look){x, y, 2000, SIZE, 0x5b6670, ANCHOR_START}, words, strlen(words));
-    return x + 0.58 * SIZE * (double)strlen(words) + 8;
+    return x + 0.58 * (double)SIZE * (double)strlen(words) + 8;
 }
 
 double svg_swatch(FILE *out, double x, double y, uint32_t color, const char *words) {
@@ -135,7 +135,8 @@ double svg_swatch(FILE *out, double x, double y, uint32_t color, const char *wor
 void svg_scale(FILE *out, box at, const uint32_t *stops, size_t count) {
     enum { STEPS = 48 };
     for (int i = 0; i < STEPS; i++) {
-        box part = {at.x + at.w * i / STEPS, at.y, at.w / STEPS + (i + 1 < STEPS ? 0.6 : 0), at.h};
+        double width = at.w / (double)STEPS;
+        box part = {at.x + at.w * i / (double)STEPS, at.y, width + (i + 1 < STEPS ? 0.6 : 0), at.h};
         svg_rect(out, part, color_along(stops, count, (double)i / (STEPS - 1)), NULL);
     }
 }

@@ -412,7 +412,7 @@ void report_write_treemap(const report *r, report_color color, FILE *out) {
     svg_begin(out, WIDTH, HEIGHT + LEGEND, r->title ? r->title : shown_path(tenmap_path(r->model)));
     item whole = {.to = r->count, .bytes = m.before[r->count]};
     item *items = items_of(&m, &whole, &count);
-    count = join_small(items, count, whole.bytes, (double)WIDTH * HEIGHT);
+    count = join_small(items, count, whole.bytes, (double)WIDTH * (double)HEIGHT);
     draw_items(&m, items, count, (box){0, 0, WIDTH, HEIGHT}, 0);
     if (!count)
         svg_text(out, (label_look){16, 32, WIDTH, 13, 0x5b6670, ANCHOR_START},

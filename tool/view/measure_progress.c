@@ -1,6 +1,7 @@
 /* Measures a selection of tensors with a progress bar. */
 #include "view/measure_progress.h"
 
+#include "remote/remote.h"
 #include "view/progress.h"
 
 void drop_opaque(selection *s) {
@@ -34,6 +35,7 @@ int measure_selection(const selection *s, const tenmap_stats_options *options,
     bool begun = false;
     with_bar.progress = show_progress;
     with_bar.ctx = &begun;
+    remote_will_read(s->tensors, s->count);
     tenmap_status status = tenmap_measure(s->tensors, s->count, &with_bar, stats, &error);
     if (begun)
         progress_end();

@@ -199,6 +199,16 @@ void text_add_short(text *t, const char *bytes, size_t len, size_t columns) {
     text_add(t, ")", 1);
 }
 
+void text_add_percent(text *t, uint64_t part, uint64_t whole) {
+    double percent = whole ? 100 * ((double)part / (double)whole) : 0;
+    if (part && percent < 0.1)
+        text_addf(t, "<0.1%%");
+    else if (part < whole && percent > 99.9)
+        text_addf(t, ">99.9%%");
+    else
+        text_addf(t, percent < 10 && part ? "%.1f%%" : "%.0f%%", percent);
+}
+
 void text_add_bar(text *t, double share, size_t columns) {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     size_t parts = (size_t)(share * (double)columns * 8 + 0.5);

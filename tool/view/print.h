@@ -86,6 +86,8 @@ void text_add_field(text *t, const char *bytes, size_t len);
 void text_add_shape(text *t, const tenmap_tensor *tensor);
 void text_add_dims(text *t, const tenmap_tensor *tensor);
 
+/* Adds a share of a whole as a percentage: "12.5%", "<0.1%"; "0%" only if the part is 0. */
+void text_add_percent(text *t, uint64_t part, uint64_t whole);
 /*
  * Adds a bar of block characters with a resolution of an eighth of a column; a nonzero share is
  * always visible.

@@ -38,7 +38,7 @@ static void draw(uint64_t done, double now) {
     enum { CELLS = 24 };
     text rate = {0};
     double share = done >= bar.total ? 1 : (double)done / (double)bar.total;
-    int full = (int)(share * CELLS);
+    int full = (int)(share * (double)CELLS);
     text_add_bytes(&rate, (uint64_t)((double)done / (now - bar.began + 1e-9)));
     fprintf(stderr, "\r\033[K%s ", bar.label);
     for (int i = 0; i < CELLS; i++)

@@ -295,10 +295,12 @@ static void make_room(table *t, text *above) {
     size_t names = 0;
     while (names < t->column_count && t->columns[names].room != COLUMN_SHRINKS)
         names++;
-    if (names == t->column_count || !too_wide(t))
+    if (!too_wide(t))
         return;
-    drop_equal_columns(t, above);
-    if (too_wide(t)) {
+    bool shrinks = names < t->column_count;
+    if (shrinks)
+        drop_equal_columns(t, above);
+    if (shrinks && too_wide(t)) {
         size_t width = t->widths[names], over = too_wide(t);
         find_prefix(t, names, width > over ? width - over : 0, above);
         if (t->prefix)
@@ -306,7 +308,7 @@ static void make_room(table *t, text *above) {
     }
     for (size_t c = t->column_count; c-- > 0 && too_wide(t);)
         t->gone[c] = t->gone[c] || t->columns[c].room == COLUMN_SPARE;
-    size_t over = too_wide(t), width = t->widths[names];
+    size_t over = too_wide(t), width = shrinks ? t->widths[names] : 0;
     if (over && width > LEAST_NAME)
         t->widths[names] = width > over + LEAST_NAME ? width - over : LEAST_NAME;
 }

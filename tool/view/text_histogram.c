@@ -14,7 +14,7 @@ enum { ROWS = 8, EIGHTHS = 8 };
 static unsigned height_of(const histogram *h, uint64_t count, uint64_t most) {
     double share =
         h->log ? log1p((double)count) / log1p((double)most) : (double)count / (double)most;
-    unsigned height = (unsigned)lround(share * ROWS * EIGHTHS);
+    unsigned height = (unsigned)lround(share * (double)ROWS * (double)EIGHTHS);
     return count && height == 0 ? 1 : height;
 }
 

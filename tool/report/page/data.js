@@ -46,13 +46,27 @@ function edgesOf(from, to, bins) {
 
 // Histograms are half of a large report, so they are decoded when the first one is shown.
 let histograms = null;
+function readHistograms() {
+    if (histograms) return;
+    const { tensor: which, bins, base } = JSON.parse(byId("bins").textContent);
+    byId("bins").remove();
+    histograms = {
+        own: new Map(which.map((t, k) => [t, bins[k]])),
+        base: new Map(base ? base.tensor.map((t, k) => [t, [base.bins[k], base.range[k]]]) : []),
+    };
+}
+
 function binsOf(tensor) {
-    if (!histograms) {
-        const { tensor: which, bins } = JSON.parse(byId("bins").textContent);
-        byId("bins").remove();
-        histograms = new Map(which.map((t, k) => [t, bins[k]]));
-    }
-    return histograms.has(tensor) ? decodeBins(histograms.get(tensor)) : null;
+    readHistograms();
+    return histograms.own.has(tensor) ? decodeBins(histograms.own.get(tensor)) : null;
+}
+
+// The other model's histogram of a tensor that changed, with its own range; null if there is none,
+// or if all its values are the same.
+function baseBinsOf(tensor) {
+    readHistograms();
+    const [text, [from, to]] = histograms.base.get(tensor) || ["", [0, 0]];
+    return from < to ? { bins: decodeBins(text), from, to } : null;
 }
 
 function decode(raw) {
@@ -93,6 +107,7 @@ function decode(raw) {
         }
     });
     decodeStats(m, raw.stats);
+    m.dead = { row: deadLines(raw.dead_rows), column: deadLines(raw.dead_columns) };
     if (raw.diff) m.diff = decodeDiff(raw);
     for (const used of ["names", "form", "stats", "diff"]) raw[used] = null;
     m.flags = flagTensors(m);
@@ -113,6 +128,11 @@ function decodeStats(m, stats) {
     const narrow = m.dtypes.map((d) => !WIDE.has(d.name));
     for (const values of [m.stats.min, m.stats.max])
         for (let i = 0; i < m.n; i++) if (narrow[m.dtype[i]]) values[i] = Math.fround(values[i]);
+}
+
+// The tensors that have dead rows, or dead columns.
+function deadLines(list) {
+    return new Map((list || []).map(([i, zero, constant, count, first]) => [i, { zero, constant, count, first }]));
 }
 
 // The states of a tensor in a comparison; the data holds indexes into this list, except of the last

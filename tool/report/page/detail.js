@@ -2,9 +2,22 @@
 
 let openDetail = () => {};
 
+// The part of the address behind # that opens a tensor: #tensor=model.norm.weight
+const LINK = "#tensor=";
+
+function linkedName() {
+    if (!location.hash.startsWith(LINK)) return null;
+    try {
+        return decodeURIComponent(location.hash.slice(LINK.length));
+    } catch {
+        return null; // not an encoded name
+    }
+}
+
 function makeDetail(model) {
     const dialog = byId("detail");
-    const state = { tensor: -1, log: false };
+    const linkTo = (i) => LINK + encodeURIComponent(model.names[i]);
+    const state = { tensor: -1, log: null }; // log: as chosen; null: by what the bins hold
 
     function facts(i) {
         const form = model.forms[model.form[i]];
@@ -79,11 +92,11 @@ function makeDetail(model) {
     }
 
     // Draws the ends, and as many edges between them as have room for their numbers.
-    function drawEdges(picture, texts, W, H) {
+    function drawEdges(picture, texts, W, H, xOf) {
         const bins = texts.length - 1;
         const wide = (k) => widthOf(texts[k], 11);
         const put = (k, anchor) => {
-            const x = (k / bins) * W;
+            const x = xOf(k);
             picture.append(
                 svgEl("line", { x1: x, y1: H, x2: x, y2: H + 4, class: "tick" }),
                 svgEl("text", { x, y: H + 16, "text-anchor": anchor, text: texts[k], class: "edge" }),
@@ -91,10 +104,10 @@ function makeDetail(model) {
         };
         put(0, "start");
         const fits = (step) => {
-            let free = wide(0) + 8;
+            let free = xOf(0) + wide(0) + 8;
             for (let k = step; k < bins; k += step) {
-                const x = (k / bins) * W;
-                if (x - wide(k) / 2 < free || x + wide(k) / 2 > W - wide(bins) - 8) return false;
+                const x = xOf(k);
+                if (x - wide(k) / 2 < free || x + wide(k) / 2 > xOf(bins) - wide(bins) - 8) return false;
                 free = x + wide(k) / 2 + 8;
             }
             return true;
@@ -104,56 +117,94 @@ function makeDetail(model) {
         put(bins, "end");
     }
 
+    // If one bin holds nearly everything, as with one outlier, only a log scale shows the others.
+    const UNEVEN = 0.9;
+    const wantsLog = (bins) =>
+        state.log ?? Math.max(...bins) > UNEVEN * bins.reduce((a, b) => a + b, 0);
+
+    // The other model's counts as if it had as many values, in bins as wide as those of this one, so
+    // that both can be drawn on one scale.
+    function comparable(bins, width, base) {
+        const sum = (list) => list.reduce((a, b) => a + b, 0);
+        const ratio = (width / ((base.to - base.from) / base.bins.length)) * (sum(bins) / sum(base.bins));
+        return base.bins.map((n) => n * ratio);
+    }
+
+    // Where things are in a picture of a histogram, and of the other model's if there is one.
+    function frameOf(i, bins) {
+        const [W, H] = [360, 150];
+        const [from, to] = [model.stats.min[i], model.stats.max[i]];
+        const base = baseBinsOf(i);
+        const counts = base ? comparable(bins, (to - from) / bins.length, base) : [];
+        const low = base ? Math.min(from, base.from) : from;
+        const high = base ? Math.max(to, base.to) : to;
+        const most = Math.max(...bins, ...counts);
+        const log = wantsLog(bins);
+        const share = (n) => (log ? Math.log1p(n) / Math.log1p(most) : n / most);
+        const x = (value) => ((value - low) / (high - low)) * W;
+        const height = (n) => (n > 0 ? Math.max(0.8, share(n) * (H - 6)) : 0);
+        return { W, H, from, to, base, counts, low, high, x, height };
+    }
+
+    function drawBase(picture, frame) {
+        const { base, counts, x, height, H } = frame;
+        const edges = edgesOf(base.from, base.to, counts.length).map((e) => x(e).toFixed(2));
+        const steps = counts.map((n, k) => `V${(H - height(n)).toFixed(2)}H${edges[k + 1]}`);
+        picture.append(svgEl("path", { class: "base", d: `M${edges[0]} ${H}${steps.join("")}V${H}` }));
+    }
+
+    function drawBar(picture, frame, box, tipText) {
+        const { H, height } = frame;
+        const h = height(box.count);
+        picture.append(
+            svgEl("rect", {
+                x: (box.x + box.gap / 2).toFixed(2),
+                y: (H - h).toFixed(2),
+                width: Math.max(0.1, box.w - box.gap).toFixed(2),
+                height: h.toFixed(2),
+                "data-count": box.count,
+            }),
+        );
+        const target = svgEl("rect", {
+            x: box.x.toFixed(2),
+            y: 0,
+            width: box.w.toFixed(2),
+            height: H,
+            class: "target",
+        });
+        target.addEventListener("pointermove", tipText);
+        target.addEventListener("pointerleave", hideTip);
+        return target;
+    }
+
     function histogram(i, bins) {
-        const from = model.stats.min[i];
-        const to = model.stats.max[i];
-        const W = 360;
-        const H = 150;
-        const most = Math.max(...bins);
-        const heightOf = (n) => (state.log ? Math.log1p(n) / Math.log1p(most) : n / most);
+        const frame = frameOf(i, bins);
+        const { W, H, from, to, low, high, x } = frame;
         const sum = bins.reduce((a, b) => a + b, 0);
-        const texts = edgeTexts(edgesOf(from, to, bins.length));
+        const edges = edgesOf(from, to, bins.length);
+        const texts = edgeTexts(edges);
         const picture = svgEl("svg", {
             viewBox: `0 0 ${W} ${H + 22}`,
             class: "histogram",
             role: "img",
             "aria-label": `Histogram of ${bins.length} bins from ${numberText(from)} to ${numberText(to)}`,
         });
-        const step = W / bins.length;
-        bins.forEach((n, k) => {
-            const h = n > 0 ? Math.max(0.8, heightOf(n) * (H - 6)) : 0;
-            picture.append(
-                svgEl("rect", {
-                    x: (k * step + 0.4).toFixed(2),
-                    y: (H - h).toFixed(2),
-                    width: (step - 0.8).toFixed(2),
-                    height: h.toFixed(2),
-                    "data-count": n,
-                }),
-            );
-            const target = svgEl("rect", {
-                x: (k * step).toFixed(2),
-                y: 0,
-                width: step.toFixed(2),
-                height: H,
-                class: "target",
-            });
+        const targets = bins.map((n, k) => {
+            const w = x(edges[k + 1]) - x(edges[k]);
             const last = k + 1 === bins.length ? "" : "below ";
-            target.addEventListener("pointermove", (event) =>
+            const box = { x: x(edges[k]), w, gap: Math.min(0.8, w / 4), count: n };
+            return drawBar(picture, frame, box, (event) =>
                 showTip(event, `${texts[k]} to ${last}${texts[k + 1]}`, [
                     ["Values", whole(n)],
                     ["Share", percentText(n / sum)],
                 ]),
             );
-            target.addEventListener("pointerleave", hideTip);
-            picture.append(target);
         });
-        picture.append(svgEl("line", { x1: 0, y1: H, x2: W, y2: H }));
-        if (from < 0 && to > 0) {
-            const zero = (-from / (to - from)) * W;
-            picture.append(svgEl("line", { x1: zero, y1: 0, x2: zero, y2: H, class: "zero" }));
-        }
-        drawEdges(picture, texts, W, H);
+        if (frame.base) drawBase(picture, frame);
+        picture.append(...targets, svgEl("line", { x1: 0, y1: H, x2: W, y2: H }));
+        if (low < 0 && high > 0)
+            picture.append(svgEl("line", { x1: x(0), y1: 0, x2: x(0), y2: H, class: "zero" }));
+        drawEdges(picture, texts, W, H, (k) => x(edges[k]));
         return picture;
     }
 
@@ -194,7 +245,7 @@ function makeDetail(model) {
                 ["linear", "Linear"],
                 ["log", "Log"],
             ],
-            state.log ? "log" : "linear",
+            wantsLog(bins) ? "log" : "linear",
             (value) => {
                 state.log = value === "log";
                 box.replaceChild(histogram(i, bins), box.querySelector("svg"));
@@ -207,6 +258,17 @@ function makeDetail(model) {
             histogram(i, bins),
             histogramNote(i, bins),
         );
+        if (baseBinsOf(i))
+            box.append(
+                el(
+                    "div",
+                    { class: "legend" },
+                    ...swatches([
+                        ["var(--bars)", "this model"],
+                        ["var(--base-line)", "the other, scaled to as many values"],
+                    ]),
+                ),
+            );
         return box;
     }
 
@@ -218,10 +280,17 @@ function makeDetail(model) {
             type: "button",
             class: "quiet close",
             "aria-label": "Close",
+            autofocus: true,
             text: "\u00d7",
             on: { click: () => dialog.close() },
         });
-        const parts = [el("div", { class: "head" }, name, close), table(facts(i))];
+        const link = el("a", {
+            class: "quiet",
+            href: linkTo(i),
+            title: "The address of this tensor in this report",
+            text: "Link",
+        });
+        const parts = [el("div", { class: "head" }, name, link, close), table(facts(i))];
         const diff = changes(i);
         if (diff.length) parts.push(table(diff));
         if (i < model.own) parts.push(histogramPart(i));
@@ -230,9 +299,21 @@ function makeDetail(model) {
         dialog.replaceChildren(...parts);
         if (!dialog.open) dialog.showModal();
         dialog.scrollTop = 0;
+        history.replaceState(null, "", linkTo(i));
     };
     dialog.addEventListener("click", (event) => {
         if (event.target === dialog) dialog.close();
     });
-    dialog.addEventListener("close", hideTip);
+    dialog.addEventListener("close", () => {
+        hideTip();
+        if (linkedName() !== null) history.replaceState(null, "", location.href.replace(/#.*$/, ""));
+    });
+
+    // Opens the tensor that the address names.
+    const openLinked = () => {
+        const i = model.names.indexOf(linkedName());
+        if (i >= 0) openDetail(i);
+    };
+    addEventListener("hashchange", openLinked);
+    openLinked();
 }

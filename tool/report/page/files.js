@@ -158,40 +158,91 @@ function findingText(group) {
     return box;
 }
 
-// What is wrong with values, as in check --values, by kind: [what, tensors].
+// Values this many standard deviations from the mean are outliers: one of them sets the scale of a
+// whole row or tensor when it is quantized.
+const OUTLIER = 30;
+
+function deviations(model, i) {
+    const { min, max, mean, std } = model.stats;
+    return std[i] > 0 ? Math.max(max[i] - mean[i], mean[i] - min[i]) / std[i] : 0;
+}
+
+const countIn = (values) => (model, i) => whole(values(model)[i]);
+
+// Rows (or columns) of a tensor, each of which holds one value only.
+const deadKind = (line) => ({
+    what: `dead ${line}s, each of one value only`,
+    severity: 1,
+    is: (m, i) => m.dead[line].has(i),
+    detail: (m, i) => {
+        const { zero, constant, count, first } = m.dead[line].get(i);
+        const zeros = zero && constant ? `, ${whole(zero)} all zeros` : zero ? ", all zeros" : "";
+        return `${whole(zero + constant)} of ${whole(count)}${zeros}, the first is ${line} ${whole(first)}`;
+    },
+});
+
+// What is wrong with values, by kind: warnings as in check --values, then notes. `detail` is shown
+// behind a tensor's name.
+const VALUE_KINDS = [
+    {
+        what: "NaN",
+        severity: 2,
+        is: (m, i) => m.measured(i) && m.stats.nan[i] > 0,
+        detail: countIn((m) => m.stats.nan),
+    },
+    {
+        what: "infinite values",
+        severity: 2,
+        is: (m, i) => m.measured(i) && m.stats.inf[i] > 0,
+        detail: countIn((m) => m.stats.inf),
+    },
+    {
+        what: "NaN or infinite values",
+        severity: 2,
+        is: (m, i) => !m.measured(i) && m.flags[i] === FLAG_BROKEN,
+    },
+    { what: "nothing but zeros", severity: 2, is: (m, i) => m.flags[i] === FLAG_ZERO },
+    {
+        what: `outliers, ${OUTLIER} standard deviations or more from the mean`,
+        severity: 1,
+        is: (m, i) => m.measured(i) && deviations(m, i) >= OUTLIER,
+        detail: (m, i) => {
+            const [min, max] = [m.stats.min[i], m.stats.max[i]].map((x) => numberText(x));
+            return `${min} to ${max}, ${whole(Math.floor(deviations(m, i)))} deviations`;
+        },
+    },
+    {
+        what: "one value only",
+        severity: 1,
+        is: (m, i) => m.elements[i] > 1 && m.stats.min[i] === m.stats.max[i] && !m.flags[i],
+        detail: (m, i) => numberText(m.stats.min[i]),
+    },
+    deadKind("row"),
+    deadKind("column"),
+];
+
 function valueFindings(model) {
-    const kindsOf = [
-        ["NaN", (i) => model.measured(i) && model.stats.nan[i] > 0],
-        ["infinite values", (i) => model.measured(i) && model.stats.inf[i] > 0],
-        ["NaN or infinite values", (i) => !model.measured(i) && model.flags[i] === FLAG_BROKEN],
-        ["nothing but zeros", (i) => model.flags[i] === FLAG_ZERO],
-    ];
-    const found = kindsOf.map(([what]) => [what, []]);
-    for (let i = 0; i < model.own; i++) {
-        if (!model.flags[i]) continue;
-        kindsOf.forEach(([, is], k) => {
-            if (is(i)) found[k][1].push(i);
-        });
-    }
-    return found.filter(([, list]) => list.length);
+    const kinds = VALUE_KINDS.filter((k) => model.hasStats || k.what === "NaN or infinite values");
+    const found = kinds.map((kind) => ({ ...kind, list: [] }));
+    for (let i = 0; i < model.own; i++)
+        for (const kind of found) if (kind.is(model, i)) kind.list.push(i);
+    return found.filter((kind) => kind.list.length);
 }
 
 const findingCount = (model) =>
     model.raw.findings.length +
     model.raw.findings_omitted +
-    model.valueFindings.reduce((sum, [, list]) => sum + list.length, 0);
+    model.valueFindings.reduce((sum, { list }) => sum + list.length, 0);
 
-function valueFindingText(model, what, list) {
+function valueFindingText(model, { what, list, detail }) {
     const text = el("div", {}, document.createTextNode(plural(list.length, "tensor")));
     text.append(document.createTextNode((list.length === 1 ? " holds " : " hold ") + what + ": "));
     list.slice(0, 5).forEach((i, k) => {
         const link = el("button", { type: "button", class: "link", on: { click: () => openDetail(i) } });
-        const count =
-            what === "NaN" ? model.stats.nan[i] : what === "infinite values" ? model.stats.inf[i] : 0;
         text.append(
             ...(k ? [document.createTextNode(", ")] : []),
             breakable(link, visible(model.names[i], 200) || "(no name)"),
-            document.createTextNode(count ? ` (${whole(count)})` : ""),
+            document.createTextNode(detail ? ` (${detail(model, i)})` : ""),
         );
     });
     if (list.length > 5)
@@ -217,17 +268,19 @@ function makeFindings(model) {
         group.length > 1 ? "\u00d7" + SPACE + whole(group.length) : "",
         group.length > 1 || group[0].offset === null ? "" : whole(group[0].offset),
     ]);
-    const errors = sameFindings(raw.findings).filter(([f]) => f.severity === 3).length;
-    const values = model.valueFindings.map(([what, list]) => [
-        badge("warning"),
-        valueFindingText(model, what, list),
-        list.length > 1 ? "\u00d7" + SPACE + whole(list.length) : "",
-        "",
-    ]);
-    rows.splice(errors, 0, ...values);
+    for (const finding of model.valueFindings) {
+        const { severity, list } = finding;
+        const before = sameFindings(raw.findings).filter(([f]) => f.severity > severity).length;
+        rows.splice(before + model.valueFindings.indexOf(finding), 0, [
+            badge(SEVERITY[severity][0]),
+            valueFindingText(model, finding),
+            list.length > 1 ? "\u00d7" + SPACE + whole(list.length) : "",
+            "",
+        ]);
+    }
     if (!rows.length) {
         const checked = model.hasStats
-            ? "Nothing found: the files keep every rule of the format, and no tensor holds NaN, infinities or nothing but zeros."
+            ? "Nothing found: the files keep every rule of the format, and no tensor holds NaN, infinities, outliers or one value only."
             : "Nothing found: the files keep every rule of the format. Values were not looked at.";
         host.append(el("p", { class: "good", text: raw.checked ? checked : "The files were not checked." }));
         return;

@@ -177,7 +177,7 @@ function makeHeatmap(model) {
         if (changes && row.broken[k] && row.lists[k].some((i) => model.diff.gained.has(i)))
             return css("--gained");
         if (Number.isNaN(level)) return css(changes ? "--other" : "--heat-none");
-        if (changes) return level > 0 ? ramp(CHANGE_RAMP, level) : css("--same");
+        if (changes) return level > 0 ? ramp(changeStops(), level) : css("--same");
         return level < 0
             ? mix(css("--heat-mid"), css("--heat-low"), -level)
             : mix(css("--heat-mid"), css("--heat-high"), level);
@@ -216,8 +216,7 @@ function makeHeatmap(model) {
         const columns = across();
         const cellH = 20;
         const room = host.clientWidth - labels - 2;
-        const most = columns.length < 8 ? 120 : 84;
-        const cellW = Math.max(narrow ? 3 : 5, Math.min(most, room / columns.length));
+        const cellW = Math.max(narrow ? 3 : 5, room / columns.length);
         const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": ariaText() });
         const axis = 22;
         const size = { w: cellW * columns.length, h: cellH * down().length + axis };

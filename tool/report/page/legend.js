@@ -1,6 +1,14 @@
 // Legends, and the colors of change, which several views share.
 
-const CHANGE_RAMP = ["#f3d9a4", "#ee9d3c", "#d1532a", "#8c1f3f", "#4b0f45"];
+// The stops of a theme's ramp, from little to much: away from the color of the background. They are
+// read once for each theme, since a heat map asks for them for every cell.
+const rampsRead = {};
+function themeRamp(name) {
+    const key = name + document.documentElement.dataset.theme;
+    if (!rampsRead[key]) rampsRead[key] = [0, 1, 2, 3, 4].map((k) => css(`--${name}-${k}`));
+    return rampsRead[key];
+}
+const changeStops = () => themeRamp("change");
 
 function swatches(list) {
     return list.map(([color, text]) => {
@@ -39,7 +47,7 @@ function changeColor(model, i) {
     const change = model.diff.change[i];
     if (STATE_COLORS[state]) return css(STATE_COLORS[state]);
     if (change === 0) return css("--same");
-    return Number.isNaN(change) ? css("--other") : ramp(CHANGE_RAMP, changeLevel(change));
+    return Number.isNaN(change) ? css("--other") : ramp(changeStops(), changeLevel(change));
 }
 
 function changeText(model, i) {
@@ -60,7 +68,7 @@ function changeLegend(model) {
         ...(has("gained") ? swatches([[css("--gained"), "gained NaN or Inf"]]) : []),
         ...(has("same") ? swatches([[css("--same"), "unchanged"]]) : []),
         ...(has("changed") || has("reshaped")
-            ? scaleBar(CHANGE_RAMP, "0.01" + SPACE + "%", "100" + SPACE + "% relative change and more")
+            ? scaleBar(changeStops(), "0.01" + SPACE + "%", "100" + SPACE + "% relative change and more")
             : []),
         ...(has("added") ? swatches([[css("--added"), "only here"]]) : []),
         ...(has("removed") ? swatches([[css("--removed"), "only in the other"]]) : []),

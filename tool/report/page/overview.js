@@ -15,6 +15,8 @@ function makeOverview(model) {
         : path === title
           ? ""
           : path;
+    byId("profile").textContent = visible(raw.model.profile || "", 400);
+    byId("profile").hidden = !raw.model.profile;
     byId("made").textContent =
         `Made by ${visible(raw.tool, 60)}. This page is complete in itself: it loads nothing and sends nothing.`;
 
@@ -24,10 +26,11 @@ function makeOverview(model) {
         own.elements += model.elements[i];
     }
     model.valueFindings = valueFindings(model);
-    const worst = raw.findings.reduce(
+    const worst = [...raw.findings, ...model.valueFindings].reduce(
         (most, f) => Math.max(most, f.severity),
-        model.valueFindings.length ? 2 : 0, // the findings of check --values are warnings
+        0,
     );
+    const alarms = model.valueFindings.filter((f) => f.severity > 1);
     const tiles = [
         ["Parameters", countText(own.elements), whole(own.elements)],
         ["Tensor data", bytesText(own.bytes), whole(own.bytes) + " bytes"],
@@ -41,8 +44,8 @@ function makeOverview(model) {
         [
             "Findings",
             whole(findingCount(model)),
-            model.valueFindings.length
-                ? model.valueFindings[0][0] === "nothing but zeros"
+            alarms.length
+                ? alarms[0].what === "nothing but zeros"
                     ? "tensors of zeros"
                     : "NaN or infinite values"
                 : SEVERITY[Math.min(worst, 3)][1],
@@ -188,7 +191,9 @@ function drawShapes(model, shapes, total) {
         );
 }
 
-// The tensors to look at first.
+// The tensors to look at first; the table has the others in the same order.
+const MOST_CHANGED = 12;
+
 function mostChanged(model) {
     const rank = (i) => changeRank(model, i);
     const seen = [];
@@ -199,7 +204,7 @@ function mostChanged(model) {
     seen.sort((a, b) => rank(b) - rank(a) || a - b);
     const box = el("div", {}, el("h3", { text: seen.length ? "Most changed" : "" }));
     const list = el("ol", { class: "odd" });
-    for (const i of seen.slice(0, 5)) {
+    for (const i of seen.slice(0, MOST_CHANGED)) {
         const link = el("button", { type: "button", class: "link", on: { click: () => openDetail(i) } });
         const gained = model.diff.gained.get(i);
         list.append(
@@ -217,6 +222,15 @@ function mostChanged(model) {
         );
     }
     box.append(list);
+    if (seen.length > MOST_CHANGED)
+        box.append(
+            el("button", {
+                type: "button",
+                class: "link",
+                text: `and ${whole(seen.length - MOST_CHANGED)} more`,
+                on: { click: () => showTensors(seen, "most changed") },
+            }),
+        );
     return box;
 }
 
@@ -254,7 +268,7 @@ function drawChanges(model) {
     ]);
     const table = grid(
         [
-            ["Compared with the other", ""],
+            ["Change", ""],
             ["Tensors", "number"],
             ["Size", "number"],
             ["Share", "number"],

@@ -1,4 +1,4 @@
-/* SHA-256 with OpenSSL over mapped windows of a file, without copying. */
+/* SHA-256 over mapped windows of a file, without copying. */
 #include "compare/digest.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "model/model_files.h"
+#include "sha256.h"
 #include "view/progress.h"
 
 void hex_digits(const unsigned char *bytes, size_t count, char *out) {
@@ -21,23 +22,14 @@ void hex_digits(const unsigned char *bytes, size_t count, char *out) {
     *out = '\0';
 }
 
-#ifdef TOOL_HAVE_CRYPTO
-#include <openssl/evp.h>
-
 enum { MAP_WINDOW = 16 << 20, READ_WINDOW = 256 << 10, UPDATE_BYTES = 1 << 20 };
 
-bool sha256_there(void) {
-    return true;
-}
-
-static bool update(EVP_MD_CTX *state, const unsigned char *bytes, size_t size) {
-    bool good = true;
-    for (size_t at = 0; good && at < size; at += UPDATE_BYTES) {
+static void update(tmi_sha256 *state, const unsigned char *bytes, size_t size) {
+    for (size_t at = 0; at < size; at += UPDATE_BYTES) {
         size_t n = size - at < UPDATE_BYTES ? size - at : UPDATE_BYTES;
-        good = EVP_DigestUpdate(state, bytes + at, n) == 1;
+        tmi_sha256_add(state, bytes + at, n);
         progress_add(n);
     }
-    return good;
 }
 
 /*
@@ -45,14 +37,14 @@ static bool update(EVP_MD_CTX *state, const unsigned char *bytes, size_t size) {
  * present, and a file that another program truncates causes an error instead of a signal. Returns 0
  * or an errno.
  */
-static int hash_mapped(EVP_MD_CTX *state, int fd, off_t at, size_t size) {
+static int hash_mapped(tmi_sha256 *state, int fd, off_t at, size_t size) {
 #ifdef MADV_POPULATE_READ
     void *window = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, at);
     if (window == MAP_FAILED)
         return errno;
     int failed = madvise(window, size, MADV_POPULATE_READ) == 0 ? 0 : errno;
-    if (!failed && !update(state, window, size))
-        failed = EIO;
+    if (!failed)
+        update(state, window, size);
     munmap(window, size);
     return failed;
 #else
@@ -62,21 +54,21 @@ static int hash_mapped(EVP_MD_CTX *state, int fd, off_t at, size_t size) {
 }
 
 /* Hashes from `at` to the end of the file, wherever that is. */
-static int hash_read(EVP_MD_CTX *state, int fd, off_t at) {
+static int hash_read(tmi_sha256 *state, int fd, off_t at) {
     unsigned char *buffer = need(READ_WINDOW, 1);
     int failed = 0;
     for (ssize_t n = 1; !failed && n > 0; at += n) {
         n = pread(fd, buffer, READ_WINDOW, at);
         if (n < 0)
             failed = errno;
-        else if (!update(state, buffer, (size_t)n))
-            failed = EIO;
+        else
+            update(state, buffer, (size_t)n);
     }
     free(buffer);
     return failed;
 }
 
-static int hash_open_file(EVP_MD_CTX *state, int fd) {
+static int hash_open_file(tmi_sha256 *state, int fd) {
     struct stat s;
     off_t at = 0;
     int failed = fstat(fd, &s) == 0 ? 0 : errno;
@@ -92,33 +84,16 @@ static int hash_open_file(EVP_MD_CTX *state, int fd) {
 }
 
 int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
-    unsigned length = 0;
-    int fd, failed = 0;
+    tmi_sha256 state;
+    int fd;
     int status = open_regular(path, &fd);
     if (status)
         return status;
-    EVP_MD_CTX *state = EVP_MD_CTX_new();
-    if (!state || EVP_DigestInit_ex(state, EVP_sha256(), NULL) != 1)
-        failed = ENOMEM;
-    if (!failed)
-        failed = hash_open_file(state, fd);
-    if (!failed && EVP_DigestFinal_ex(state, out, &length) != 1)
+    tmi_sha256_begin(&state);
+    int failed = hash_open_file(&state, fd);
+    if (!tmi_sha256_end(&state, out) && !failed)
         failed = EIO;
-    EVP_MD_CTX_free(state);
     close(fd);
     return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, os_error_text(failed))
                   : EXIT_FINE;
 }
-
-#else
-
-bool sha256_there(void) {
-    return false;
-}
-
-int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
-    (void)path, (void)out;
-    return EXIT_FAILED;
-}
-
-#endif

@@ -1,0 +1,32 @@
+/* Roles by the names of llama.cpp, which are the same for all architectures. */
+#include "architectures/rules.h"
+
+const tensor_rule gguf_rules[] = {
+    {"token_embd.weight", ROLE_EMBEDDING, NULL},
+    {"output.weight", ROLE_HEAD, NULL},
+    {"output_norm.weight", ROLE_NORM, NULL},
+    {"position_embd.weight", ROLE_POSITIONS, NULL},
+    {"blk.#.attn_q.weight", ROLE_QUERY, NULL},
+    {"blk.#.attn_k.weight", ROLE_KEY, NULL},
+    {"blk.#.attn_v.weight", ROLE_VALUE, NULL},
+    {"blk.#.attn_qkv.weight", ROLE_QKV, NULL},
+    {"blk.#.attn_output.weight", ROLE_ATTENTION_OUT, NULL},
+    {"blk.#.ffn_gate.weight", ROLE_GATE, NULL},
+    {"blk.#.ffn_up.weight", ROLE_UP, NULL},
+    {"blk.#.ffn_down.weight", ROLE_DOWN, NULL},
+    {"blk.#.ffn_gate_inp.weight", ROLE_ROUTER, NULL},
+    {"blk.#.ffn_gate_exps.weight", ROLE_EXPERT_GATE, NULL},
+    {"blk.#.ffn_up_exps.weight", ROLE_EXPERT_UP, NULL},
+    {"blk.#.ffn_gate_up_exps.weight", ROLE_EXPERT_GATE_UP, NULL},
+    {"blk.#.ffn_down_exps.weight", ROLE_EXPERT_DOWN, NULL},
+    {"blk.#.ffn_gate_exps.bias", ROLE_EXPERT_BIAS, NULL},
+    {"blk.#.ffn_up_exps.bias", ROLE_EXPERT_BIAS, NULL},
+    {"blk.#.ffn_down_exps.bias", ROLE_EXPERT_BIAS, NULL},
+    {"blk.#.ffn_gate_shexp.weight", ROLE_GATE, NULL},
+    {"blk.#.ffn_up_shexp.weight", ROLE_UP, NULL},
+    {"blk.#.ffn_down_shexp.weight", ROLE_DOWN, NULL},
+    {"blk.#.ffn_gate.#.weight", ROLE_EXPERT_GATE, NULL},
+    {"blk.#.ffn_up.#.weight", ROLE_EXPERT_UP, NULL},
+    {"blk.#.ffn_down.#.weight", ROLE_EXPERT_DOWN, NULL},
+    END_OF_RULES,
+};
