@@ -22,7 +22,7 @@ if [ -z "${PYTHON-}" ]; then
     venv=$root/build/bench-python
     PYTHON=$venv/bin/python
     [ -x "$PYTHON" ] || python3 -m venv "$venv"
-    "$PYTHON" -m pip install -q torch numpy ml_dtypes safetensors==0.8.0 "$root/python" || {
+    "$PYTHON" -m pip install -q torch numpy ml_dtypes safetensors==0.8.0 "$root" || {
         echo "skipped: torch, numpy and safetensors could not be fetched" >&2
         exit 77
     }

@@ -96,12 +96,8 @@ static PyMethodDef functions[] = {
 };
 
 static int add_version(PyObject *module) {
-    unsigned version = tenmap_version();
-    PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000u, version / 1000u % 1000u,
-                                          version % 1000u);
-    int failed = text == NULL || PyModule_AddObjectRef(module, "version", text) != 0 ||
+    int failed = PyModule_AddStringConstant(module, "version", TENMAP_VERSION_TEXT) != 0 ||
                  PyModule_AddStringConstant(module, "cpu_path", tenmap_cpu_path()) != 0;
-    Py_XDECREF(text);
     return failed ? -1 : 0;
 }
 

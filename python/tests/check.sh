@@ -52,8 +52,8 @@ environment() {
 
 build_wheel() {
     environment build python3 build abi3audit || skip "pip could not fetch what builds the wheel"
-    quietly "$work/build/bin/python" -m build --wheel -o "$work/wheels" \
-        -Ccmake.define.TENMAP_WERROR=ON "$root/python" || exit 1
+    # From the sdist, which must be complete for that.
+    quietly "$work/build/bin/python" -m build -o "$work/wheels" -Ccmake.define.TENMAP_WERROR=ON "$root" || exit 1
     wheel=$(echo "$work"/wheels/tenmap-*-cp311-abi3-*.whl)
     [ -f "$wheel" ] || { ls "$work/wheels" && exit 1; }
 }
@@ -130,7 +130,7 @@ build_sanitized() {
     environment asan python3 scikit-build-core cmake ninja numpy ml_dtypes pytest ||
         skip "pip could not fetch what builds the extension"
     quietly "$work/asan/bin/pip" install -q --no-build-isolation -Ccmake.build-type=Debug \
-        -Ccmake.define.TENMAP_SANITIZE=address,undefined "$root/python"
+        -Ccmake.define.TENMAP_SANITIZE=address,undefined -Ccmake.define.TENMAP_TOOL=OFF "$root"
 }
 
 # sanitized COMMAND...: Python does not free everything at exit, and numpy maps more than ASan

@@ -82,7 +82,7 @@ def test_errors_say_what_and_where(path, tmp_path):
     assert error.path == str(tmp_path / "absent") and error.errno == errno.ENOENT and "absent" in str(error)
     data = path.read_bytes()
     (tmp_path / "short").write_bytes(data[:-1])
-    with pytest.raises(tenmap.Error, match="truncated by 1 byte") as caught:
+    with pytest.raises(tenmap.Error, match=f"truncated: .*, {len(data) - 1} of {len(data)} bytes") as caught:
         tenmap.open(tmp_path / "short")
     assert caught.value.status == tenmap.Status.FORMAT and not isinstance(caught.value, OSError)
     assert caught.value.remedy is tenmap.Remedy.FETCH_AGAIN

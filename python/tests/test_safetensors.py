@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -182,6 +183,17 @@ def test_the_example_runs(tmp_path):
     assert "safetensors: (2, 32)" in run("", str(example), str(tmp_path))
 
 
+def test_the_sample_of_the_readme_runs(tmp_path, monkeypatch):
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
+    weight = tenmap.convert(numpy.ones((128, 32), "float32"), "BF16")
+    tenmap.save_file({"model.embed_tokens.weight": weight}, tmp_path / "demo.safetensors")
+    monkeypatch.chdir(tmp_path)
+    code = "import safetensors; print(safetensors.__file__.split('/')[-3], rows.shape)"
+    assert run(sample + code) == "tenmap (16, 32)"
+    assert list(tenmap.open("rows.safetensors")) == ["rows"]
+
+
 @unsanitized
 def test_import_is_quick_and_needs_nothing():
     """Under 20 ms, without numpy. Measured in processor time, because other programs run too."""
@@ -190,13 +202,3 @@ def test_import_is_quick_and_needs_nothing():
         print(time.process_time() - begin); assert not {"numpy", "torch", "ml_dtypes"} & set(sys.modules)
     """
     assert min(float(run(code)) for _ in range(10)) < 0.020
-
-
-def test_the_tool_is_found_or_missed_with_a_sentence(tmp_path):
-    tool = tmp_path / "tenmap"
-    tool.write_text('#!/bin/sh\necho "tool $*"\n')
-    tool.chmod(0o755)
-    assert run("", "-m", "tenmap", "ls", "x", PATH=f"{tmp_path}:{os.environ['PATH']}") == "tool ls x"
-    done = subprocess.run([sys.executable, "-m", "tenmap"], capture_output=True, text=True,
-                          env={**os.environ, "PATH": "/none"})  # fmt: skip
-    assert done.returncode == 1 and "not on the PATH" in done.stderr
