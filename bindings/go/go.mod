@@ -1,0 +1,3 @@
+module tenmap
+
+go 1.21
