@@ -18,13 +18,13 @@ trap 'exit 130' INT TERM HUP
 mkdir "$work/tenmap"
 (cd "$root" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$work/tenmap"
 
-# Most missing build dependencies only leave out a part of the tool. Only cmake, debhelper and
-# libcurl, which one package is about, are required.
+# Most missing build dependencies only leave out a part of the tool. Only cmake, debhelper, and
+# libcurl and libcrypto, which the packages link, are required.
 force=
 (cd "$work/tenmap" && dpkg-checkbuilddeps -Pnocheck 2>"$work/missing") || force=-d
 [ -z "$force" ] || cat "$work/missing"
-if [ -n "$force" ] && grep -q libcurl "$work/missing"; then
-    echo "skipped: libcurl4-openssl-dev is not installed"
+if [ -n "$force" ] && grep -qE 'libcurl|libssl' "$work/missing"; then
+    echo "skipped: libcurl4-openssl-dev or libssl-dev is not installed"
     exit 77
 fi
 (cd "$work/tenmap" && DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" dpkg-buildpackage -us -uc -b -Pnocheck $force) \
