@@ -38,19 +38,28 @@ sanitized() {
     "$folder/tests/$test" "$@"
 }
 
+# All scripts of the tool, of which CI runs a part in this way.
+sanitized_cli() {
+    local folder=build/long-$1
+    cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
+        -DTENMAP_SANITIZE="$1" >/dev/null && cmake --build "$folder" -j "$jobs" \
+        --target tenmap_tool cli_fixtures cli_quantized cli_published on_terminal >/dev/null &&
+        sh tests/cli/run.sh "$folder/tool/tenmap" "$folder/tests/cli_fixtures"
+}
+
 # 1,000 random schedules of server faults; none may result in a wrong byte.
 http_faults() {
     local folder=build/long-$1
     cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
         -DTENMAP_SANITIZE="$1" >/dev/null || return 1
-    [ -f "$folder/http/tests/Makefile" ] || { echo "skipped: libcurl is not here"; return 77; }
+    [ -f "$folder/http/tests/Makefile" ] || { echo "skipped: OpenSSL is not here"; return 77; }
     cmake --build "$folder" -j "$jobs" --target test_http_faults >/dev/null &&
         python3 http/tests/server.py "$folder/http/tests/test_http_faults" 1000
 }
 
 # A file that may be replaced at any request: no read may mix bytes of two versions.
 http_versions() {
-    [ -f $build/http/tests/http_versions ] || { echo "skipped: libcurl or Python is not here"; return 77; }
+    [ -f $build/http/tests/http_versions ] || { echo "skipped: OpenSSL or Python is not here"; return 77; }
     python3 http/tests/versions.py $build/http/tests/http_versions 10000
 }
 
@@ -66,11 +75,10 @@ s3_server() {
 }
 
 gguf_package() {
-    python3 -m venv $build/venv && $build/venv/bin/pip install -q numpy gguf || {
-        echo "skipped: numpy and gguf could not be fetched"
-        return 77
-    }
-    $build/venv/bin/python tests/peers/gguf_package.py $build/libtenmap.so 100000
+    sh scripts/peers.sh build/peers || return
+    local python=build/peers/python/bin/python
+    [ -x $python ] || python=python3
+    $python tests/peers/gguf_package.py $build/libtenmap.so 100000
 }
 
 # All random loads and faults of tenmap_mpi, then a sample of each with AddressSanitizer and
@@ -105,6 +113,7 @@ check "build" build_tests
 check "cppcheck" sh scripts/analyze.sh cppcheck
 check "valgrind memcheck" sh scripts/memcheck.sh $build
 check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
+check "every script of the tool, AddressSanitizer" sanitized_cli address,undefined
 check "crash, AddressSanitizer" sanitized address,undefined test_crash
 check "detach: 1,000 runs beside readers, ThreadSanitizer" sanitized thread test_detach 1000
 check "S3: signatures, by versitygw" s3_server
@@ -118,11 +127,16 @@ check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" man
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
 check "Python: the reference's own suite, with tensorflow and paddle too" \
     env TENMAP_LONG=1 bash python/tests/check.sh reference
+release_files() {
+    sh scripts/dist.sh && sh scripts/dist-test.sh --long
+}
+check "release: every file, in clean rooms" release_files
 check "planted faults: every checker finds what it is for" sh scripts/planted-faults.sh --all
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
 check "quantized weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
     $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantized
+check "fit: the buffers that llama.cpp allocates" sh tests/peers/fit_llama.sh $build/tool/tenmap build/peers/llama_cpp
 check "MemorySanitizer, quantized weights" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
 if [ -f tests/peers/differential.sh ]; then

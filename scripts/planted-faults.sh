@@ -154,6 +154,25 @@ a_remedy_that_no_test_provokes() {
 a_promise_without_its_test() {
     edit SECURITY.md 's/^| Promise | Test |$/&\n|---|---|\n| planted | `planted_test` |/'
 }
+a_Debian_package_of_another_version() { edit debian/changelog '1s/(.*)/(9.9.9)/'; }
+a_header_of_another_version() {
+    edit include/tenmap/types.h 's/\(#define TENMAP_VERSION_PATCH\) .*/\1 987/'
+}
+a_program_that_needs_more_than_libc() {
+    mkdir -p planted/tenmap && echo 'int puts(const char *); int main(void) { return puts(""); }' >planted/main.c
+    ${CC:-cc} -shared -fPIC -x c /dev/null -o planted/libplanted.so
+    ${CC:-cc} planted/main.c -Wl,--no-as-needed -Lplanted -lplanted -o planted/tenmap/tenmap
+    tar -czf planted/tenmap.tar.gz -C planted tenmap
+}
+an_archive_without_binaries() { mkdir planted && tar -czf planted/tenmap.tar.gz LICENSE; }
+a_folder_to_pack_without_files() { mkdir -p planted && add planted.txt planted; }
+a_release_with_a_wrong_sum() {
+    mkdir planted && add planted/tenmap.whl planted && echo "$(printf '%064d' 0)  tenmap.whl" >planted/SHA256SUMS
+}
+a_part_that_does_not_exist() { add planted planted; }
+a_build_that_depends_on_its_folder() {
+    edit python/src/module.c 's/"version", TENMAP_VERSION_TEXT/"version", TENMAP_VERSION_TEXT __FILE__/'
+}
 a_folder_without_checks() { edit .ci/paths.tsv '/^fuzz\//d'; }
 a_pattern_for_no_file() { add .ci/paths.tsv 'planted/*	library'; }
 a_group_without_checks() { edit .ci/paths.tsv 's/^man\/.*/&planted/'; }
@@ -191,7 +210,7 @@ a_name_that_only_a_switch_exports() {
         '__attribute__((visibility("default"))) int tenmap_planted(void);' \
         'int tenmap_planted(void) { return 1; }' '#endif'
 }
-a_page_with_other_output() { edit docs/recipes.md 's/^sharded: fine: 3 notes/sharded: planted/'; }
+a_page_with_other_output() { edit docs/recipes.md 's/^sharded: fine: .*/sharded: planted/'; }
 a_page_without_examples() { edit docs/recipes.md 's/^```console/```/'; }
 a_help_text_without_its_page() { edit tool/commands/ls.c 's/List tensors as/Planted tensors as/'; }
 a_command_without_a_section() { edit docs/tool.md 's/^## realign$/## Planted/'; }
@@ -235,7 +254,29 @@ a_dtype_without_a_type_in_CXX() { edit include/tenmap.hpp '/^using f8_e8m0 /d'; 
 a_table_without_dtypes() { : >src/base/dtype_table.h; }
 a_dtype_without_seeds() { edit src/base/dtype_table.h 's/^    X(U64, 64,/    X(W64, 64,/'; }
 a_family_without_tokens() { edit src/model/quantized_families.c 's/"_qdata"/"_planted"/'; }
-a_binding_to_a_missing_name() { edit docs/bindings.md 's/tenmap_find/tenmap_planted/'; }
+a_sample_with_a_missing_name() { edit docs/bindings.md 's/tenmap_find/tenmap_planted/'; }
+a_field_of_another_type_in_Rust() {
+    edit bindings/rust/tenmap-sys/src/declarations.rs 's/pub nelems: u64/pub nelems: i32/'
+}
+a_parameter_of_another_type_in_Rust() {
+    edit bindings/rust/tenmap-sys/src/declarations.rs 's/fn tenmap_at(model: \*const/fn tenmap_at(model: *mut/'
+}
+a_function_that_Rust_lacks() {
+    add scripts/symbols.txt tenmap_planted
+}
+a_struct_that_Rust_lacks() {
+    edit bindings/rust/tenmap-sys/src/declarations.rs 's/pub struct tenmap_stats /pub struct planted /'
+}
+a_crate_of_another_version() { edit bindings/rust/Cargo.toml 's/^version = "0/version = "7/'; }
+a_header_without_declarations() { : >include/tenmap/read.h; }
+a_tree_without_bindings() { rm -r bindings/go; }
+a_view_that_ignores_the_dtype() {
+    edit bindings/go/tensor.go 's/C.tenmap_dtype(dtypeOf\[T\]()), &e)$/C.TENMAP_AS_STORED, \&e)/'
+}
+a_recipe_without_a_library() { edit packaging/conan/conanfile.py 's/core.libs = .*/core.libs = []/'; }
+an_option_of_another_meaning_in_Rust() {
+    edit bindings/rust/tenmap/src/options.rs 's/TENMAP_OPEN_DEQUANTIZE/TENMAP_OPEN_ALIASES/'
+}
 a_dtype_that_is_not_known() {
     edit src/base/dtype.c 's/(tenmap_dtype d = TENMAP_BOOL; d </(tenmap_dtype d = TENMAP_F4; d </'
 }
@@ -270,6 +311,19 @@ fault quick $words a_remedy_that_no_test_provokes 'expects TENMAP_REMEDY_PLANTED
 fault quick $words no_sources 'no sources'
 fault quick promises.sh a_promise_without_its_test 'not there: planted_test'
 fault quick promises.sh no_table_of_promises 'only 0 tests'
+fault quick release.sh a_Debian_package_of_another_version 'FAILED .*it starts with 9.9.9' \
+    by sh -c '. scripts/sources.sh && sh scripts/release.sh "$(source_version)"'
+fault quick release.sh a_header_of_another_version 'FAILED .*it has [0-9.]*\.987' 0.1.0
+fault quick binaries.py a_program_that_needs_more_than_libc 'too much: libplanted.so' \
+    by python3 scripts/binaries.py planted/tenmap.tar.gz
+fault quick binaries.py an_archive_without_binaries 'has no binaries' \
+    by python3 scripts/binaries.py planted/tenmap.tar.gz
+fault quick pack.py a_folder_to_pack_without_files 'planted has no files' \
+    by python3 scripts/pack.py tar planted planted.tar.gz
+fault quick dist.sh a_part_that_does_not_exist 'there is no part planted' planted
+fault quick dist-test.sh a_release_with_a_wrong_sum 'tenmap.whl: FAILED' \
+    by env DIST=planted sh scripts/dist-test.sh
+fault slow dist-test.sh a_build_that_depends_on_its_folder 'two builds of the same commit differ' --sample
 fault quick ci-paths.sh a_folder_without_checks 'no row .* matches fuzz/' check
 fault quick ci-paths.sh a_pattern_for_no_file 'no file matches .*planted/' check
 fault quick ci-paths.sh a_group_without_checks 'in the group packagingplanted' check
@@ -314,10 +368,27 @@ fault quick memcheck.sh a_program_without_tests 'no test ran' planted dtype
 fault slow memcheck.sh a_read_outside_of_a_block 'Invalid read of size 1' by memcheck
 fault slow cross-test.sh a_number_in_the_order_of_the_host 'length field says' \
     s390x-linux-gnu qemu-s390x
-fault slow windows-test.sh Windows_paths_that_are_not_UTF_8 'test_[a-z]*.c:[0-9]'
+fault slow windows-test.sh Windows_paths_that_are_not_UTF_8 \
+    'support.c:[0-9]+: .*/mod.*safetensors": cannot open the file'
 fault slow reproducible.sh the_date_of_the_build 'the two builds differ'
 fault slow debian-test.sh a_file_that_no_package_has 'tenmap\.pc'
-fault slow bindings-test.sh a_binding_to_a_missing_name 'tenmap_planted'
+fault quick rust-declarations.py a_field_of_another_type_in_Rust 'tensor.nelems has another type' \
+    by python3 scripts/rust-declarations.py --check
+fault quick rust-declarations.py a_parameter_of_another_type_in_Rust 'conflicting types.*tenmap_at' \
+    by python3 scripts/rust-declarations.py --check
+fault quick rust-declarations.py a_function_that_Rust_lacks 'not declared.*: tenmap_planted' \
+    by python3 scripts/rust-declarations.py --check
+fault quick rust-declarations.py a_struct_that_Rust_lacks 'not declared.*: tenmap_stats' \
+    by python3 scripts/rust-declarations.py --check
+fault quick rust-declarations.py a_crate_of_another_version 'Cargo.toml has version .*7' \
+    by python3 scripts/rust-declarations.py --check
+fault quick rust-declarations.py a_header_without_declarations 'declarations.rs is old' \
+    by python3 scripts/rust-declarations.py --check
+fault quick bindings-tree.sh a_tree_without_bindings 'nothing in bindings/go' planted
+fault slow bindings-test.sh a_sample_with_a_missing_name 'tenmap_planted' samples
+fault slow bindings-test.sh an_option_of_another_meaning_in_Rust 'quantized_weights_are_one' rust
+fault slow bindings-test.sh a_view_that_ignores_the_dtype 'want the status' go
+fault slow bindings-test.sh a_recipe_without_a_library 'undefined reference' conan
 fault slow tests/install/check.sh a_header_that_is_not_installed 'tenmap\.hpp' \
     "$copy" "$work/installed"
 fault slow tests/install/check.sh an_internal_header_that_is_installed 'not part .*base\.h' \
@@ -335,7 +406,9 @@ if [ -z "$names" ]; then
     for script in "$root"/scripts/*.sh "$root"/scripts/*.py; do
         script=scripts/${script##*/}
         case $script in
-        */bench.sh | */deps.sh | */long.sh | */sources.sh | */planted-faults.sh) continue ;;
+        */bench.sh | */deps.sh | */long.sh | */peers.sh | */sources.sh | */planted-faults.sh)
+            continue
+            ;;
         esac
         case " $seen " in *" $script "*) continue ;; esac
         echo "no fault is planted for $script" && missed=$((missed + 1))
