@@ -343,17 +343,18 @@ int run_command(const command *self, int argc, char **argv) {
 }
 
 static void print_options(const option *o) {
+    text left = {0};
     for (; o && o->name; o++) {
-        char left[64];
-        snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
-                 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->value ? " " : "",
-                 o->value ? o->value : "");
-        if (strlen(left) < 28)
-            printf("  %-28s", left);
+        text_clear(&left);
+        text_addf(&left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                  o->letter ? ", " : "  ", o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (left.len < 28)
+            printf("  %-28s", left.bytes);
         else
-            printf("  %s\n  %28s", left, "");
+            printf("  %s\n  %28s", left.bytes, "");
         print_wrapped(o->help, 30, 78);
     }
+    text_free(&left);
 }
 
 /* Refills paragraphs, so that no table has to count columns. Indented lines stay as they are. */

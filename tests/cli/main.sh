@@ -17,4 +17,13 @@ t --color never ls small.safetensors
 cmp nothing - <<END && echo "the same as help"
 $("$tool" help)
 END
+# The help of a command shows all choices of an option, as the manual page does.
+"$tool" manual | sed -e 's/\\f[BIR]//g' -e 's/\\-/-/g' >manual
+for command in $("$tool" --help | sed -n '/^Examples:/q; s/^  \([a-z]*\) .*/\1/p'); do
+    "$tool" "$command" --help | sed -n 's/.*\(--[a-z-]* [a-z0-9_|-]*|[a-z0-9_|-]*\)$/\1/p'
+done | sort -u >choices
+while read -r choice; do
+    grep -q -e "$choice\$" manual || echo "not in the manual page: $choice"
+done <choices
+[ "$(wc -l <choices)" -gt 5 ] && echo "the choices of all options were compared"
 "$tool" ls small.safetensors >/dev/full || echo "a full disk: exit $?"
