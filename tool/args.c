@@ -403,8 +403,8 @@ static const example overview_examples[] = {
     {"tenmap check llama/", "whether the download is whole"},
     {"tenmap diff llama/ llama-Q4_K_M.gguf", "what the quantization lost"},
     {"tenmap convert llama/ --to f16 -o llama-f16/", "half the size of F32"},
-    {"tenmap report tuned/ --compare base/", "a page for the browser: what a fine-tune changed"},
-    {"tenmap info hf://ORG/NAME", "of a model on a hub, without downloading it"},
+    {"tenmap report tuned/ --compare base/", "an HTML report on what a fine-tune changed"},
+    {"tenmap info hf://ORG/NAME", "what a model on a hub is, without downloading it"},
     {NULL, NULL}};
 
 void print_overview(void) {

@@ -41,7 +41,7 @@ const command *const commands[] = {COMMANDS(ADDRESS) NULL};
 const help_job jobs[] = {{"What is this model?", &cmd_info},
                          {"Is it whole, and is it the right one?", &cmd_check},
                          {"What changed?", &cmd_diff},
-                         {"Make a smaller or another model of it", &cmd_convert},
+                         {"Write another model, such as a smaller one", &cmd_convert},
                          {"Change names, metadata and layout, in place if possible", &cmd_meta},
                          {"This machine and this tool", &cmd_bench},
                          {NULL, NULL}};

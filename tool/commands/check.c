@@ -33,7 +33,7 @@ static const option check_options[] = {
     {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
      "Show findings of this severity and above (note)"},
     {'a', "all", NULL, OPTION_SWITCH, AT(all),
-     "Show each finding on a line, not one line for each cause"},
+     "Show each finding on its own line, instead of one line for each cause"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Read values on this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
@@ -291,12 +291,14 @@ const command cmd_check = {
         "Errors keep the model from being opened; the first is the one that other commands\n"
         "report. Warnings are about things that open but are probably not intended: misaligned\n"
         "tensors, an index that disagrees with its shards, a gap in numbered layers, NaN\n"
-        "values. Notes are worth knowing. Findings of one cause are one line with a count and\n"
-        "examples. --all and --json show the first 32 of a kind, and count the rest.\n"
+        "values. Notes are worth knowing. Findings that have one cause share a line, with a\n"
+        "count and examples. --all and --json list the first 32 of each kind one by one, and\n"
+        "count the rest.\n"
         "\n"
         "Exit: 0 fine, 1 warnings, 2 rejected, 3 incomplete (shards are missing) or could not\n"
-        "be read; for several models, the largest. A folder of single files, such as adapters,\n"
-        "stands for all of them. Values are checked unless the model is rejected.",
+        "be read; for several models, the largest of their codes. A folder of single files,\n"
+        "such as adapters, stands for all of them. Values are checked unless the model is\n"
+        "rejected.",
     .examples = check_examples,
     .settings_size = sizeof(check_settings),
     .run = check_run,

@@ -172,8 +172,8 @@ static int fail_unquantized(const tenmap_model *model, quantize_scheme scheme) {
             is_refused_by_loaders(scheme, t))
             return fail(
                 EXIT_FAILED,
-                "'%s' has no weight whose dimensions are multiples of 128 (%s is the first "
-                "whose are not), and transformers and vLLM refuse or misread others; --rule "
+                "'%s' has no weight whose dimensions are multiples of 128 (the first weight is "
+                "%s), and transformers and vLLM refuse or misread others; --rule "
                 "'NAME=quantize' quantizes them anyway, --quantize fp8-channel takes "
                 "any shape",
                 shown_path(tenmap_path(model)), shown_name(t->name, t->name_len));
@@ -389,17 +389,17 @@ const command cmd_convert = {
         "\n"
         "A quantized weight is stored as codes and scales (FP8 with scales, GPTQ, AWQ,\n"
         "bitsandbytes, MLX, MXFP4, ...). A command that would convert a part of one is refused.\n"
-        "--dequantize writes each as one plain tensor, in the dtype of --to, or else the one\n"
-        "that the model computes in; config.json is copied without its quantization_config, and\n"
-        "with the new dtype.\n"
+        "--dequantize writes each as one plain tensor, in the dtype of --to or, without --to,\n"
+        "in the dtype that the model computes in. config.json is copied with the new dtype and\n"
+        "without its quantization_config.\n"
         "\n"
         "--quantize rounds to nearest. fp8-block is DeepSeek's FP8, with a scale for each\n"
         "128x128 block. The others are compressed-tensors': fp8-channel and int8-channel have a\n"
-        "scale for each row, mxfp4 has one for each 32 values. It takes tensors whose names end\n"
-        "in .weight, except embeddings, norms, lm_head, expert routers and what --keep names,\n"
-        "and with fp8-block weights whose dimensions are not multiples of 128, which loaders\n"
-        "refuse or misread; --rule 'NAME=quantize' adds others. The tool prints what is lost,\n"
-        "and config.json gets the quantization_config.\n"
+        "scale for each row, mxfp4 has one for each 32 values. convert quantizes tensors whose\n"
+        "names end in .weight, except embeddings, norms, lm_head, expert routers and what\n"
+        "--keep names. With fp8-block it also leaves out weights whose dimensions are not\n"
+        "multiples of 128, because loaders refuse or misread them. --rule 'NAME=quantize' adds\n"
+        "weights. The tool prints what is lost, and adds quantization_config to config.json.\n"
         "\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),

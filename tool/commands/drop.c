@@ -22,9 +22,9 @@ const command cmd_drop = {
     .max_operands = SIZE_MAX,
     .options = subset_options,
     .details =
-        "The names and filters select the tensors to leave out. If the last layers of a model are\n"
-        "left out, the number of layers in config.json follows. If others are, the tool prints\n"
-        "which are left; --renumber closes the gap.\n"
+        "The names and filters select the tensors to leave out. If these are the last\n"
+        "layers of a model, drop also updates the number of layers in config.json. If they are\n"
+        "other layers, it prints which layers are left; --renumber closes the gap.\n"
         "\n" OUTPUT_DETAILS,
     .examples = drop_examples,
     .settings_size = sizeof(subset_settings),

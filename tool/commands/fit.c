@@ -33,12 +33,13 @@ static const option fit_options[] = {
     {'m', "memory", "SIZE", OPTION_SIZE, AT(memory),
      "Say what fits into this much memory: 24GB, 80GiB"},
     {'c', "context", "TOKENS", OPTION_TEXT, AT(context),
-     "Tokens of each sequence: 8192, 32k, 1M (8k, or all that the model has if it has fewer)"},
-    {'b', "batch", "N", OPTION_COUNT, AT(batch), "Sequences at a time, each with a cache (1)"},
+     "Tokens in each sequence: 8192, 32k, 1M (8k, or the model's limit if it is lower)"},
+    {'b', "batch", "N", OPTION_COUNT, AT(batch),
+     "Sequences at a time, each with a cache of its own (1)"},
     {0, "cache-dtype", "DTYPE", OPTION_DTYPE, AT(cache_dtype),
      "The dtype of the KV cache: f16, f8_e4m3, q8_0, q4_0 (f16)"},
     {0, "as", "all|stored|bf16|fp8|int4|q8_0|q6_k|q5_k_m|q4_k_m|q3_k_m", OPTION_CHOICE, AT(as),
-     "Only this quantization; it decides the exit code"},
+     "Show only this quantization; it decides the exit code"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -47,7 +48,8 @@ static const option fit_options[] = {
 static const example fit_examples[] = {
     {"tenmap fit llama/", "how large it is in common quantizations, with 8k of context"},
     {"tenmap fit --memory 24GB --context 32k llama/", "what fits into 24 GB with 32,768 tokens"},
-    {"tenmap fit -m 24GiB --as q4_k_m hf://ORG/NAME && echo yes", "before it is downloaded"},
+    {"tenmap fit -m 24GiB --as q4_k_m hf://ORG/NAME && echo yes",
+     "whether it fits, before you download it"},
     {"tenmap fit --batch 16 --cache-dtype f8_e4m3 llama/", "for a server with 16 sequences"},
     {NULL, NULL},
 };
@@ -378,13 +380,13 @@ const command cmd_fit = {
     .max_operands = SIZE_MAX,
     .options = fit_options,
     .details =
-        "Adds the weights and the KV cache, from headers and config.json or GGUF metadata; no\n"
-        "weights are read. Sizes of quantized models are computed by the rules of docs/fit.md;\n"
-        "BITS is the average over all parameters. What a program needs besides, such as\n"
-        "activations and buffers, is not counted.\n"
+        "Adds the sizes of the weights and of the KV cache. It reads headers and config.json,\n"
+        "or GGUF metadata, but no weights. docs/fit.md has the rules for quantized sizes. BITS\n"
+        "is the average over all parameters. fit does not count what else a program needs,\n"
+        "such as activations and buffers.\n"
         "\n"
-        "Exit: with --memory, 0 if the model fits as it is stored, or in the quantization of\n"
-        "--as; 1 if it does not.",
+        "Exit: with --memory, 0 if the model fits as it is stored, or in the quantization that\n"
+        "--as names; 1 if it does not.",
     .examples = fit_examples,
     .settings_size = sizeof(fit_settings),
     .defaults = &fit_defaults,

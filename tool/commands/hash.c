@@ -27,8 +27,9 @@ typedef struct hash_settings {
 
 static const option hash_options[] = {
     {0, "verify", "WHAT", OPTION_TEXT, offsetof(hash_settings, verify),
-     "Compare with a digest, a file of sha256sum, an hf:// address, a Git LFS pointer or a folder "
-     "of them, or the names in a hub's cache (cache); exit 1 if one differs"},
+     "Compare with a digest, a list that sha256sum wrote, an hf:// address, a Git LFS pointer or a "
+     "folder of pointers; 'cache' stands for the file names in a hub's cache; exit 1 if one "
+     "differs"},
     {'t', "tensors", NULL, OPTION_SWITCH, offsetof(hash_settings, tensors),
      "Print a fingerprint of each tensor: of its dtype, shape and bytes"},
     {'m', "model", NULL, OPTION_SWITCH, offsetof(hash_settings, whole),
@@ -46,7 +47,7 @@ static const example hash_examples[] = {
     {"tenmap hash llama/ >SHA256SUMS", "the SHA-256 of every shard, as sha256sum writes them"},
     {"tenmap hash model.safetensors --verify pointers/model.safetensors",
      "whether a download is the file that the hub has"},
-    {"tenmap hash llama/ --verify hf://ORG/MODEL", "the same, as the hub itself says"},
+    {"tenmap hash llama/ --verify hf://ORG/MODEL", "the same, but the hub itself is asked"},
     {"tenmap hash --model llama/ merged.safetensors", "whether two models are the same"},
     {"tenmap hash --tensors model.safetensors", "one line for each tensor"},
     {NULL, NULL},
@@ -361,7 +362,7 @@ static int hash_run(const invocation *call) {
 
 const command cmd_hash = {
     .name = "hash",
-    .summary = "SHA-256 of files, fingerprints of tensors and models",
+    .summary = "Print the SHA-256 of files, or fingerprints of tensors and models",
     .operands = "MODEL...",
     .min_operands = 1,
     .max_operands = SIZE_MAX,

@@ -573,9 +573,9 @@ const command cmd_info = {
     .max_operands = SIZE_MAX,
     .options = info_options,
     .details =
-        "The first line says what the model is: architecture, parameters, context length,\n"
-        "vocabulary, dtype or quantization, and the base model of an adapter. Of a mixture of\n"
-        "experts, active parameters are those that one token uses.\n"
+        "The line below the path says what the model is, as far as that is known: architecture,\n"
+        "parameters, context length, vocabulary, dtype or quantization, and the base model of\n"
+        "an adapter. In a mixture of experts, active parameters are those that one token uses.\n"
         "\n"
         "Layers are guessed from names: they are numbered modules. Alignment is that of the\n"
         "data in the file; a misaligned tensor can be read, but not viewed in place.\n"

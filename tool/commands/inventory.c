@@ -27,7 +27,7 @@ static const option inventory_options[] = {
     {0, "no-duplicates", NULL, OPTION_SWITCH, AT(no_duplicates),
      "Do not look for tensors that several models share, which reads their data"},
     {0, "verify", NULL, OPTION_SWITCH, AT(verify),
-     "Compare the files of a hub's cache with their names, which are their SHA-256"},
+     "Compare each file of a hub's cache with its name, which is its SHA-256"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Read on this many threads (as many as there are processors)"},
@@ -39,7 +39,8 @@ static const option inventory_options[] = {
 static const example inventory_examples[] = {
     {"tenmap inventory ~/models", "what is there, what is broken, what shares weights"},
     {"tenmap inventory --no-duplicates /data", "without reading any tensor"},
-    {"tenmap inventory --verify ~/.cache/huggingface/hub", "whether downloads are what they were"},
+    {"tenmap inventory --verify ~/.cache/huggingface/hub",
+     "whether the downloaded files are undamaged"},
     {"tenmap inventory --json ~/models | jq '.models[].path'", "for scripts"},
     {NULL, NULL},
 };
@@ -314,7 +315,7 @@ static void print_groups(const inventory *all) {
         text_addf(&line, "  %zu models with the same %zu tensor%s: ", g->count, tensors,
                   tensors == 1 ? "" : "s");
         if (g->freed) {
-            text_addf(&line, "one alone would free ");
+            text_addf(&line, "keeping only one would free ");
             text_add_bytes(&line, g->freed);
         } else {
             text_addf(&line, "links to one file, so nothing would be freed");
@@ -403,7 +404,7 @@ static void print_verdicts(const inventory *all) {
     if (git)
         printf("; %zu not verified: named by Git's SHA-1, which is not a SHA-256", git);
     if (other)
-        printf("; %zu not verified: the name is no digest", other);
+        printf("; %zu not verified: the name is not a digest", other);
     putchar('\n');
 }
 
@@ -657,16 +658,18 @@ const command cmd_inventory = {
     .options = inventory_options,
     .details =
         "A model is a .safetensors or .gguf file, or an index with its shards; the files of a\n"
-        "split GGUF model count as one. Hidden folders and links to folders are followed, each\n"
-        "folder once. The kind of a model is taken from its config.json or its names. Models in\n"
-        "a hub's cache are shown as ORG/NAME@REVISION. Downloads that did not end, and links\n"
-        "whose file is missing, are listed too.\n"
+        "split GGUF model count as one. The search enters hidden folders, follows links to\n"
+        "folders, and visits each folder once. config.json or the tensor names tell what a\n"
+        "model is. Models in a hub's cache are shown as ORG/NAME@REVISION. Interrupted\n"
+        "downloads, and links whose file is missing, are listed too.\n"
         "\n"
-        "Shared tensors are found by fingerprints, whatever their names: they show which\n"
-        "fine-tune still has the weights of which base. Only tensors that match another model's\n"
-        "in dtype, shape and a sample of bytes are read in full. Models with the same tensors\n"
-        "are a group. Exit: 1 if a model is broken, a download incomplete, a link without its\n"
-        "file, or a file damaged.",
+        "Shared tensors are found by fingerprints, whatever their names. They show which\n"
+        "fine-tune still has the weights of which base. A tensor is read in full only if its\n"
+        "dtype, its shape and a sample of its bytes match a tensor of another model. Models\n"
+        "with the same tensors form a group.\n"
+        "\n"
+        "Exit: 1 if a model is broken, a download is incomplete, a link's file is missing, or\n"
+        "a file is damaged.",
     .examples = inventory_examples,
     .settings_size = sizeof(inventory_settings),
     .defaults = &inventory_defaults,

@@ -61,7 +61,7 @@ typedef enum blob_verdict {
     BLOB_RIGHT,      /* its name is its SHA-256 */
     BLOB_WRONG,      /* it is not */
     BLOB_GIT_NAME,   /* its name is a SHA-1 of Git's, as small files have, and no SHA-256 */
-    BLOB_OTHER_NAME, /* its name is no digest */
+    BLOB_OTHER_NAME, /* its name is not a digest */
 } blob_verdict;
 
 typedef struct leftover {

@@ -389,10 +389,11 @@ const command cmd_stats = {
     .max_operands = SIZE_MAX,
     .options = stats_options,
     .details =
-        "Everything except the counts covers finite values only: std is the population's, norm\n"
-        "is the Euclidean norm. The numbers are the same on any number of threads and on every\n"
-        "CPU. A complex number counts as its two parts. A NAME with *, ? or [...] is a glob.\n"
-        "Leading operands that are files or folders are models, the others are names.",
+        "Everything except the counts covers finite values only. std is the population standard\n"
+        "deviation, norm the Euclidean norm. The numbers are the same on any number of threads\n"
+        "and on every CPU. A complex number counts as its two parts. A NAME with *, ? or [...]\n"
+        "is a glob. Leading operands that are files or folders are models, the others are\n"
+        "names.",
     .examples = stats_examples,
     .settings_size = sizeof(stats_settings),
     .run = stats_run,

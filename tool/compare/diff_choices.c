@@ -89,8 +89,8 @@ static void note_adapter(models *m) {
     m->chosen.what_b = b ? "LoRA" : m->chosen.what_b;
     if (a != b)
         text_addf(next_note(&m->chosen),
-                  "%s is a LoRA, which has factors of changes and no weights: apply it to its base "
-                  "first (peft: merge_and_unload), and compare the result",
+                  "%s is a LoRA, which holds factors of changes instead of weights: apply it to "
+                  "its base first (peft: merge_and_unload), and compare the result",
                   a ? "A" : "B");
 }
 

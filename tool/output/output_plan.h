@@ -75,8 +75,8 @@ typedef struct output_settings {
 
 /* For the details of --help. */
 #define OUTPUT_DETAILS                                                                             \
-    "If the input has shards, so has the output, each no larger than the input's largest. If\n"    \
-    "the input is a folder or has shards, OUT is a folder. An OUT that ends in .safetensors\n"     \
+    "If the input has shards, so does the output, and none is larger than the input's largest.\n"  \
+    "If the input is a folder or has shards, OUT is a folder. An OUT that ends in .safetensors\n"  \
     "is always one file. Names of other formats (.gguf, .bin, .pt, ...) are refused. With\n"       \
     "--force, OUT may be the input: the new model replaces it in one rename when it is\n"          \
     "complete. Interrupting leaves nothing behind. From folder to folder, config.json and\n"       \
