@@ -35,8 +35,9 @@
  *   AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL_S3,
  *   AWS_ENDPOINT_URL, CURL_CA_BUNDLE, SSL_CERT_FILE and SSL_CERT_DIR. libcurl handles proxies and
  *   reads its own variables for them (https_proxy, no_proxy, ...).
- * - Trusted certificates are those of CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR; else libcurl's
- *   own; else, if that file does not exist, those of the first usual place that has some.
+ * - Trusted certificates are those of CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR. Without these
+ *   variables, libcurl uses its own file; if that does not exist, the library gives it the first
+ *   bundle that it finds in a usual place.
  * - Any number of threads may read at the same time. A connection that breaks raises no signal.
  *   After fork the child opens its own connections.
  *
@@ -99,9 +100,9 @@ typedef struct tenmap_http_options {
 
 /*
  * Fills *out, with which any number of models may be opened, also at the same time. Makes no
- * connection. The first call of the process loads libcurl, which stays loaded.
- * TENMAP_ERR_UNSUPPORTED if there is none, or only an older one: the message says what to install.
- * On failure *out is zeroed.
+ * connection. The first call in the process loads libcurl, which stays loaded.
+ * TENMAP_ERR_UNSUPPORTED if there is no libcurl, or only one older than 7.74; the message says what
+ * to install. On failure *out is zeroed.
  */
 TENMAP_HTTP_API tenmap_status tenmap_http_create(const tenmap_http_options *options, tenmap_io *out,
                                                  tenmap_error *error);
@@ -120,9 +121,10 @@ typedef struct tenmap_http_traffic {
 TENMAP_HTTP_API tenmap_http_traffic tenmap_http_moved(const tenmap_io *io);
 
 /*
- * Sets digits to the SHA-256, in 64 lowercase hexadecimal digits and a NUL, that a hub says an open
- * file has (X-Linked-ETag). `file` is what the open function of the io returned. 0, and "", if the
- * hub said nothing of the kind, as for small files and on servers that are not hubs; else 1.
+ * Returns 1 and sets digits to the SHA-256 that a hub states for an open file (X-Linked-ETag): 64
+ * lowercase hexadecimal digits and a NUL. Returns 0 and sets digits to "" if no SHA-256 was stated:
+ * hubs state none for small files, and other servers state none at all. `file` is what the open
+ * function of the io returned.
  */
 TENMAP_HTTP_API int tenmap_http_sha256(const tenmap_io *io, const void *file, char digits[65]);
 
@@ -133,9 +135,9 @@ TENMAP_HTTP_API int tenmap_http_sha256(const tenmap_io *io, const void *file, ch
 TENMAP_HTTP_API int tenmap_http_takes(const char *path);
 
 /*
- * The version of the libcurl that addresses are opened with, such as "7.88.1". Loads it, as
- * tenmap_http_create does. NULL if there is none that can be used; *error, which may be NULL, says
- * why. The text is valid until the process ends. Any thread may call this.
+ * Loads libcurl as tenmap_http_create does, and returns its version, such as "7.88.1". NULL if no
+ * libcurl can be used; *error says why (error may be NULL). The text is valid until the process
+ * ends. Any thread may call this.
  */
 TENMAP_HTTP_API const char *tenmap_http_curl_version(tenmap_error *error);
 

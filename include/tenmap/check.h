@@ -78,7 +78,7 @@ typedef struct tenmap_finding {
     uint64_t offset;     /* in that file, where one applies; else 0 */
     const char *tensor;  /* its name, NUL-terminated, where one applies; else NULL */
     const char *message; /* as in tenmap_error: it names the file and the tensor */
-    uint64_t count;      /* 1; of a finding that stands for the rest of its kind, how many */
+    uint64_t count;      /* how many findings it stands for: 1, or the rest of its kind */
 } tenmap_finding;
 
 #ifndef TENMAP_NO_CHECK
@@ -89,7 +89,7 @@ typedef struct tenmap_finding {
  * of the process, its descriptors and its address space, are not checked: shards are opened one at
  * a time, and none is mapped.) After a broken rule the check continues with the next tensor and the
  * next shard; only text that is not JSON ends it for that file. Of each code and severity the first
- * 32 are reported one by one; at the end one finding says how many more there were (count).
+ * 32 are reported one by one. If there are more, a last finding has their number in `count`.
  *
  * TENMAP_OK if the check could be carried out, whatever it found. Otherwise, as with a path that
  * does not exist or a folder that does not hold one model, the error says why; findings may have

@@ -11,7 +11,7 @@
 #define TENMAP_VERSION_MAJOR 0
 #define TENMAP_VERSION_MINOR 1
 #define TENMAP_VERSION_PATCH 0
-/* What a pre-release adds to the numbers, such as "rc1"; "" for a release. */
+/* The suffix of a pre-release, such as "rc1"; "" for a release. */
 #define TENMAP_VERSION_SUFFIX "rc1"
 /* The version of this header, in the form that tenmap_version() gives for the library. */
 #define TENMAP_VERSION                                                                             \
@@ -20,7 +20,7 @@
 #define TENMAP_VERSION_TEXT                                                                        \
     TENMAP_VERSION_QUOTED(TENMAP_VERSION_MAJOR, TENMAP_VERSION_MINOR, TENMAP_VERSION_PATCH)        \
     TENMAP_VERSION_SUFFIX
-/* Helpers of TENMAP_VERSION_TEXT: the first expands its arguments, the second quotes them. */
+/* Helpers for TENMAP_VERSION_TEXT: the first expands its arguments, the second quotes them. */
 #define TENMAP_VERSION_QUOTED(major, minor, patch) TENMAP_VERSION_QUOTED_(major, minor, patch)
 #define TENMAP_VERSION_QUOTED_(major, minor, patch) #major "." #minor "." #patch
 
@@ -157,7 +157,7 @@ enum {
     TENMAP_REMEDY_NONE = 0,
     TENMAP_REMEDY_ALLOW_PARTIAL = 1,      /* TENMAP_OPEN_PARTIAL, to go without the missing files */
     TENMAP_REMEDY_ALLOW_LENIENT = 2,      /* TENMAP_OPEN_LENIENT, to take the file as it is */
-    TENMAP_REMEDY_DEQUANTIZE = 3,         /* TENMAP_OPEN_DEQUANTIZE: the values are in parts */
+    TENMAP_REMEDY_DEQUANTIZE = 3,         /* TENMAP_OPEN_DEQUANTIZE: the weight is quantized */
     TENMAP_REMEDY_BACKEND_READ = 4,       /* options.backend = TENMAP_BACKEND_READ */
     TENMAP_REMEDY_RAISE_HEADER_LIMIT = 5, /* a higher options.max_header_bytes */
     TENMAP_REMEDY_FETCH_AGAIN = 6,        /* the file is not what it should be, or not complete */
@@ -231,12 +231,12 @@ TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
 /* Returns 1 and sets *out (may be NULL) if `name` is exactly a dtype's name as above; else 0. */
 TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
 /*
- * The dtype of a tensor type of ggml (GGML_TYPE_*, as GGUF files have it); TENMAP_AS_STORED if the
- * library has none for it. For every type that a GGUF file may have, it is the dtype that opening
- * gives to such a tensor.
+ * Returns the dtype for ggml's number of a tensor type (GGML_TYPE_*, as in GGUF files), or
+ * TENMAP_AS_STORED if the library has no such dtype. Opening a GGUF file gives its tensors the same
+ * dtypes.
  */
 TENMAP_API tenmap_dtype tenmap_dtype_from_ggml(uint32_t type);
-/* Returns 1 and sets *type (may be NULL) to ggml's number of the dtype; 0 if ggml has none. */
+/* Returns 1 and sets *type (may be NULL) to ggml's number for the dtype; 0 if ggml has none. */
 TENMAP_API int tenmap_dtype_to_ggml(tenmap_dtype dtype, uint32_t *type);
 /* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for an unknown value. Static. */
 TENMAP_API const char *tenmap_status_name(tenmap_status status);

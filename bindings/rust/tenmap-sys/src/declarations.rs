@@ -8,7 +8,7 @@ pub const TENMAP_VERSION_MINOR: u32 = 1;
 
 pub const TENMAP_VERSION_PATCH: u32 = 0;
 
-/// What a pre-release adds to the numbers, such as "rc1"; "" for a release.
+/// The suffix of a pre-release, such as "rc1"; "" for a release.
 pub const TENMAP_VERSION_SUFFIX: &core::ffi::CStr = c"rc1";
 
 /// A handle, which is only reached by pointer.
@@ -135,7 +135,7 @@ pub const TENMAP_REMEDY_NONE: u32 = 0;
 pub const TENMAP_REMEDY_ALLOW_PARTIAL: u32 = 1;
 /// TENMAP_OPEN_LENIENT, to take the file as it is
 pub const TENMAP_REMEDY_ALLOW_LENIENT: u32 = 2;
-/// TENMAP_OPEN_DEQUANTIZE: the values are in parts
+/// TENMAP_OPEN_DEQUANTIZE: the weight is quantized
 pub const TENMAP_REMEDY_DEQUANTIZE: u32 = 3;
 /// options.backend = TENMAP_BACKEND_READ
 pub const TENMAP_REMEDY_BACKEND_READ: u32 = 4;
@@ -369,7 +369,7 @@ pub struct tenmap_value {
     pub raw_bytes: u64,
 }
 
-/// Tensors are views into a shared, read-only mapping, or a private one: TENMAP_OPEN_PRIVATE.
+/// Tensors are views into a shared, read-only mapping (private with TENMAP_OPEN_PRIVATE).
 pub const TENMAP_BACKEND_MAP: u32 = 0;
 /// No mapping: `data` is NULL, and every access is a checked pread, which is TENMAP_ERR_IO if
 /// the file's size or modification time has changed since it was opened.
@@ -405,14 +405,14 @@ pub const TENMAP_OPEN_ALIASES: u32 = 16;
 /// done.
 pub const TENMAP_OPEN_INDEX_ONLY: u32 = 32;
 /// The mapping is private and writable (copy-on-write), for engines that apply a LoRA at load or
-/// repack weights in place: cast `data` and write to it. Only pages that are written take memory
-/// of this process, and the file never changes. tenmap_view, tenmap_read, tenmap_load,
-/// tenmap_take and tenmap_measure see what was written; TENMAP_LOAD_READ and DIRECT, copies,
-/// saves and fingerprints see the file. TENMAP_ADVISE_RELEASE does nothing, since it would undo
-/// writes; tenmap_detach is TENMAP_ERR_UNSUPPORTED. If another program changes the file, pages
-/// that were not written may change with it. A child of fork has its own copy.
+/// repack weights in place: cast `data` and write to it. Each page that is written takes memory
+/// of this process. The file never changes. tenmap_view, tenmap_read, tenmap_load, tenmap_take
+/// and tenmap_measure see what was written. TENMAP_LOAD_READ, TENMAP_LOAD_DIRECT, copies, saves
+/// and fingerprints see the file. TENMAP_ADVISE_RELEASE does nothing, because it would undo
+/// writes. tenmap_detach returns TENMAP_ERR_UNSUPPORTED. If another program changes the file,
+/// pages that were not written may change too. A child of fork has its own copy.
 ///
-/// Thread rule: nobody else may use an element while a thread writes it; the caller synchronizes
+/// Thread rule: while one thread writes an element, no other may use it. The caller must ensure
 /// that. TENMAP_ERR_ARGUMENT with TENMAP_BACKEND_READ, options.io and tenmap_open_memory.
 pub const TENMAP_OPEN_PRIVATE: u32 = 64;
 /// What TENMAP_OPEN_LENIENT allows, one by one.
@@ -482,10 +482,10 @@ pub struct tenmap_scheme {
     pub part_count: u32,
 }
 
-/// the codes; of a strided tensor, the range of the file
+/// the codes; for a strided tensor, the range of the file
 pub const TENMAP_PART_VALUES: u32 = 1;
 pub const TENMAP_PART_SCALES: u32 = 2;
-/// subtracted from codes: tenmap_packing.zeros 1, 2, 3
+/// subtracted from codes: tenmap_packing.zeros is 1, 2 or 3
 pub const TENMAP_PART_ZEROS: u32 = 3;
 /// the group of scales of each column of the weight (I32)
 pub const TENMAP_PART_GROUP_INDEX: u32 = 4;
@@ -493,62 +493,66 @@ pub const TENMAP_PART_GROUP_INDEX: u32 = 4;
 pub const TENMAP_PART_GLOBAL_SCALE: u32 = 5;
 /// the value of each code
 pub const TENMAP_PART_TABLE: u32 = 6;
-/// describes the weight; a product does not need it
+/// describes the weight; products do not need it
 pub const TENMAP_PART_OTHER: u32 = 7;
-/// added to scaled codes: tenmap_packing.zeros 4
+/// added to scaled codes: tenmap_packing.zeros is 4
 pub const TENMAP_PART_BIASES: u32 = 8;
-/// of SCALES, which are codes themselves
+/// the scales of SCALES, which are then codes themselves
 pub const TENMAP_PART_NESTED_SCALES: u32 = 9;
 /// the value of each code of SCALES
 pub const TENMAP_PART_NESTED_TABLE: u32 = 10;
 
-/// How the codes of a quantized weight are packed in VALUES, and which scale is for which code, so
-/// that an engine can compute with the parts as they are mapped. Owned by the library, valid until
-/// tenmap_close; it grows at the end.
+/// How the codes of a quantized weight are packed in VALUES, and which scale belongs to which code.
+/// With this, an engine can compute with the parts as they are mapped. Owned by the library, valid
+/// until tenmap_close; it grows at the end.
 ///
-/// VALUES is one matrix of `rows` x `columns` codes for each matrix of the weight (its last two
-/// axes), matrix_bytes apart, little-endian. Element (i, j) of the weight's matrix is the code in
-/// row i \* n + j divided by `columns`, and the column that remains, where n is the weight's last
-/// extent; if `transposed`, it is the code in row j and column i. So a weight whose codes lie in one
-/// long row has one row.
+/// Where a code is stored: the last two axes of the weight are its matrices. For each of them,
+/// VALUES has one matrix of `rows` x `columns` codes; these are matrix_bytes apart. Element (i, j)
+/// of a matrix of the weight has the number e = i \* n + j, where n is the weight's last extent. Its
+/// code is in row e / columns and column e % columns. So a weight whose codes lie in one long row
+/// has one row. If `transposed`, the code of element (i, j) is in row j and column i instead.
 ///
-/// Code k of a row is at row \* row_bytes; code k of a column, with `down`, begins at column \*
-/// word_bits / 8, and its words are row_bytes apart. It is field order\[k % per_word\], from the
-/// lowest bits on, of word k / per_word; with per_word 0, it is at bits k \* bits of a stream that
-/// continues from each word to the next.
+/// Which bits a code has: codes are packed into words of word_bits bits, little-endian. The words of
+/// a row follow each other from byte row \* row_bytes on, and code k is the one in column k. With
+/// `down`, the words of a column begin at byte column \* word_bits / 8 and are row_bytes apart, and
+/// code k is the one in row k. Code k is field order\[k % per_word\] of word k / per_word; fields are
+/// counted from the lowest bits. If per_word is 0, codes may cross words: code k begins at bit
+/// k \* bits of the stream that the words form.
 ///
-/// The code's number: of dtype `code`; with TENMAP_AS_STORED TABLE\[field\] if there is a TABLE, else
-/// field - bias. The scale is in row (row / group_rows) and column (column / group_columns) of a
-/// matrix of scale_rows x scale_columns, the same one for all matrices if scales_shared. With a
-/// GROUP_INDEX g, it is in column g\[column\] instead, or, if transposed, in row g\[row\]. The value is
-/// (number - zero) \* scale, or number \* scale + bias with BIASES.
+/// What a code means: a number of dtype `code`. If `code` is TENMAP_AS_STORED, the number is
+/// TABLE\[field\] if there is a TABLE, else field - bias. Its scale is in row (row / group_rows) and
+/// column (column / group_columns) of a matrix of scale_rows x scale_columns; all matrices share one
+/// such matrix if scales_shared. With a GROUP_INDEX g, the scale is in column g\[column\] instead, or,
+/// if transposed, in row g\[row\]. The value is (number - zero) \* scale. With BIASES, it is
+/// number \* scale, plus the entry of BIASES for that scale.
 #[repr(C)]
 pub struct tenmap_packing {
     /// of a code
     pub bits: u32,
     /// 8 or 32
     pub word_bits: u32,
-    /// codes in a word; 0: fields cross words
+    /// codes in a word; 0: codes may cross words
     pub per_word: u32,
-    /// which field of its word, from the lowest bits, code i is
+    /// order\[i\]: the field of code i in its word, from the lowest bits
     pub order: [u8; 32],
     /// 1: codes are packed down the stored columns, not along the rows
     pub down: u32,
     /// 1: stored rows are the columns of the weight
     pub transposed: u32,
-    /// code: AS_STORED for unsigned integers; what SCALES are read as
+    /// code: AS_STORED for unsigned integers; scale: to read SCALES as
     pub code: tenmap_dtype,
-    /// code: AS_STORED for unsigned integers; what SCALES are read as
+    /// code: AS_STORED for unsigned integers; scale: to read SCALES as
     pub scale: tenmap_dtype,
     /// subtracted from every unsigned code and every packed zero
     pub bias: i32,
-    /// The scale that is used: 0: as stored; 1: times GLOBAL_SCALE; 2: divided by it; 3: times
-    /// 1/127; 4: NESTED_TABLE\[scale\] \* NESTED_SCALES\[number of the scale / nested_block\] +
-    /// nested_offset. Each operation is rounded to F32.
+    /// How the scale to use follows from the stored one. 0: it is the same. 1: times GLOBAL_SCALE.
+    /// 2: divided by GLOBAL_SCALE. 3: times 1/127. 4: scale i is NESTED_TABLE\[stored\] \*
+    /// NESTED_SCALES\[i / nested_block\] + nested_offset. Each operation is rounded to F32.
     pub scale_op: u32,
-    /// 0: none. 1: elements of their own dtype, one for each scale. 2: fields of `bits` bits along
-    /// the rows of scales, in the order of the codes, each row in whole 32-bit words. 3: the same
-    /// down the columns of scales, from the lowest bits up. 4: BIASES, one for each scale.
+    /// How zeros are stored. 0: there are none. 1: as elements of a dtype of their own, one for each
+    /// scale. 2: as fields of `bits` bits along the rows of scales, in the order of the codes, each
+    /// row in whole 32-bit words. 3: as such fields down the columns of scales, from the lowest bits
+    /// up. 4: there are BIASES instead, one for each scale.
     pub zeros: u32,
     /// 1: packed zeros are stored minus one, modulo 2^bits
     pub zero_plus_one: u32,
@@ -672,16 +676,17 @@ pub struct tenmap_load_options {
     pub done: Option<unsafe extern "C" fn(ctx: *mut c_void, request: usize, status: tenmap_status)>,
     /// for both
     pub ctx: *mut c_void,
-    /// tenmap_take only; elsewhere TENMAP_ERR_ARGUMENT. An arena of an earlier take, of any model,
-    /// to which this one adds its copies: \*arena is then this one. No other thread may use or free
-    /// it during the call. If the call fails, it is as before.
+    /// For tenmap_take only; elsewhere TENMAP_ERR_ARGUMENT. The arena of an earlier take, of any
+    /// model. This take adds its copies to that arena, and sets \*arena to it. No other thread may
+    /// use or free it during the call. If the call fails, the arena stays as it was.
     pub append: *mut tenmap_arena,
-    /// tenmap_take only; elsewhere ignored. Set both or neither. alloc supplies the memory of the
-    /// copies, instead of tenmap_alloc: pinned, of one NUMA node, limited. It is called at most
-    /// once, on the caller's thread, with at least 1 byte and an alignment of a power of two from 64
-    /// bytes to 2 MiB; the memory need not be zeroed. NULL is TENMAP_ERR_MEMORY. The arena keeps
-    /// dealloc and alloc_ctx until it is freed, and calls dealloc on the thread that frees it, with
-    /// the bytes that alloc was asked for; after a failure, on the caller's thread.
+    /// For tenmap_take only; elsewhere ignored. Set both functions or neither. alloc supplies the
+    /// memory for the copies instead of tenmap_alloc, such as pinned memory or memory of one NUMA
+    /// node. It is called at most once, on the caller's thread, with at least 1 byte and with an
+    /// alignment that is a power of two from 64 bytes to 2 MiB. The memory need not be zeroed. If
+    /// alloc returns NULL, the call returns TENMAP_ERR_MEMORY. The arena keeps dealloc and alloc_ctx
+    /// until it is freed. The thread that frees it calls dealloc, with the bytes that alloc was
+    /// asked for; if the take fails, that is the caller's thread.
     pub alloc: Option<unsafe extern "C" fn(alloc_ctx: *mut c_void, bytes: usize, alignment: usize) -> *mut c_void>,
     pub dealloc: Option<unsafe extern "C" fn(alloc_ctx: *mut c_void, memory: *mut c_void, bytes: usize)>,
     pub alloc_ctx: *mut c_void,
@@ -700,10 +705,10 @@ pub const TENMAP_WANT_OPTIONAL: u32 = 1;
 /// copied into the arena even if a view would do: to outlive the model
 pub const TENMAP_WANT_COPY: u32 = 2;
 
-/// Numbers that replace %u in a name; OR them into the flags, or use the fields `numbers`, `layer`
-/// and `expert`, which have no limit. With both, the first %u is the layer
+/// Numbers that replace %u in a name; OR them into the flags. With both, the first %u is the layer
 /// and the second the expert; with only one of them, the name has one %u. Numbers go up to 4093;
-/// larger ones are TENMAP_ERR_ARGUMENT. Without a number, a name is taken literally.
+/// larger ones are TENMAP_ERR_ARGUMENT. The fields `numbers`, `layer` and `expert` do the same
+/// without that limit. Without a number, a name is taken literally.
 ///
 /// ```c
 ///     {.name = "model.layers.%u.mlp.up_proj.weight", .flags = TENMAP_WANT_LAYER(7)}
@@ -744,38 +749,42 @@ pub struct tenmap_want {
     pub reserved: [u64; 2],
     /// out: the bytes of data; 0 if an optional weight is missing
     pub nbytes: u64,
-    /// A block of the weight, as in tenmap_read_slice: the share of one rank, one expert of a stack.
-    /// NULL, NULL: all of it. Both have `rank` numbers, and so need the rank, or a shape. The shape
-    /// is that of the whole weight. Used during the call only. A block that lies together may be a
-    /// view. One that does not lie inside the weight, or that cuts through a block of a block dtype
-    /// that is taken as stored, is TENMAP_ERR_RANGE.
+    /// A slice of the weight, as in tenmap_read_slice: the share of one rank, one expert of a stack.
+    /// NULL, NULL: the whole weight. Both point to `rank` numbers, so set `rank` or a shape; the
+    /// shape is that of the whole weight. The library reads them during the call only. A slice whose
+    /// elements are contiguous may be a view. TENMAP_ERR_RANGE if the slice is not inside the
+    /// weight, or if it cuts through a block of a block dtype that is taken as stored.
     pub begin: *const u64,
-    /// A block of the weight, as in tenmap_read_slice: the share of one rank, one expert of a stack.
-    /// NULL, NULL: all of it. Both have `rank` numbers, and so need the rank, or a shape. The shape
-    /// is that of the whole weight. Used during the call only. A block that lies together may be a
-    /// view. One that does not lie inside the weight, or that cuts through a block of a block dtype
-    /// that is taken as stored, is TENMAP_ERR_RANGE.
+    /// A slice of the weight, as in tenmap_read_slice: the share of one rank, one expert of a stack.
+    /// NULL, NULL: the whole weight. Both point to `rank` numbers, so set `rank` or a shape; the
+    /// shape is that of the whole weight. The library reads them during the call only. A slice whose
+    /// elements are contiguous may be a view. TENMAP_ERR_RANGE if the slice is not inside the
+    /// weight, or if it cuts through a block of a block dtype that is taken as stored.
     pub end: *const u64,
-    /// How many %u the name has: with 1, `layer` replaces it; with 2, `layer` the first and `expert`
-    /// the second. Those that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have numbers too.
+    /// How many %u the name has. With 1, `layer` replaces it. With 2, `layer` replaces the first and
+    /// `expert` the second. Fields that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have
+    /// numbers too.
     pub numbers: u32,
-    /// How many %u the name has: with 1, `layer` replaces it; with 2, `layer` the first and `expert`
-    /// the second. Those that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have numbers too.
+    /// How many %u the name has. With 1, `layer` replaces it. With 2, `layer` replaces the first and
+    /// `expert` the second. Fields that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have
+    /// numbers too.
     pub layer: u32,
-    /// How many %u the name has: with 1, `layer` replaces it; with 2, `layer` the first and `expert`
-    /// the second. Those that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have numbers too.
+    /// How many %u the name has. With 1, `layer` replaces it. With 2, `layer` replaces the first and
+    /// `expert` the second. Fields that are not used are 0. TENMAP_ERR_ARGUMENT if the flags have
+    /// numbers too.
     pub expert: u32,
     /// 0
     pub reserved2: u32,
-    /// The caller's memory: the weight is copied there, never a view, and `data` is dst. NULL: the
-    /// library decides. No two wants may write the same byte, none inside a model's data.
-    /// TENMAP_ERR_BUFFER if dst_bytes is too small. Any alignment is allowed if
-    /// `alignment` is 0; otherwise dst must have it. After a failure its contents are undefined.
+    /// The caller's memory for this weight. The weight is copied there and `data` is set to dst; it
+    /// is never a view. NULL: the library decides. No two wants may write the same byte, and none
+    /// may write inside a model's data. TENMAP_ERR_BUFFER if dst_bytes is too small. dst may have
+    /// any alignment if `alignment` is 0, and must have that alignment otherwise. After a failure
+    /// the contents of dst are undefined.
     pub dst: *mut c_void,
     pub dst_bytes: usize,
 }
 
-/// For tenmap_fingerprint: hash the bytes of the tensors, not only what the headers say.
+/// For tenmap_fingerprint: hash the bytes of the tensors, not only the headers.
 pub const TENMAP_FINGERPRINT_VALUES: u32 = 1;
 
 /// The size of a tensor's fingerprint.
@@ -1078,7 +1087,7 @@ pub struct tenmap_finding {
     pub tensor: *const c_char,
     /// as in tenmap_error: it names the file and the tensor
     pub message: *const c_char,
-    /// 1; of a finding that stands for the rest of its kind, how many
+    /// how many findings it stands for: 1, or the rest of its kind
     pub count: u64,
 }
 
@@ -1173,11 +1182,11 @@ unsafe extern "C" {
     pub fn tenmap_dtype_name(dtype: tenmap_dtype) -> *const c_char;
     /// Returns 1 and sets \*out (may be NULL) if `name` is exactly a dtype's name as above; else 0.
     pub fn tenmap_dtype_from_name(name: *const c_char, out: *mut tenmap_dtype) -> c_int;
-    /// The dtype of a tensor type of ggml (GGML_TYPE_\*, as GGUF files have it); TENMAP_AS_STORED if the
-    /// library has none for it. For every type that a GGUF file may have, it is the dtype that opening
-    /// gives to such a tensor.
+    /// Returns the dtype for ggml's number of a tensor type (GGML_TYPE_\*, as in GGUF files), or
+    /// TENMAP_AS_STORED if the library has no such dtype. Opening a GGUF file gives its tensors the same
+    /// dtypes.
     pub fn tenmap_dtype_from_ggml(r#type: u32) -> tenmap_dtype;
-    /// Returns 1 and sets \*type (may be NULL) to ggml's number of the dtype; 0 if ggml has none.
+    /// Returns 1 and sets \*type (may be NULL) to ggml's number for the dtype; 0 if ggml has none.
     pub fn tenmap_dtype_to_ggml(dtype: tenmap_dtype, r#type: *mut u32) -> c_int;
     /// "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for an unknown value. Static.
     pub fn tenmap_status_name(status: tenmap_status) -> *const c_char;
@@ -1299,16 +1308,17 @@ unsafe extern "C" {
     /// block dtype is its name in lower case, without parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1
     /// x 32.
     pub fn tenmap_scheme_of(tensor: *const tenmap_tensor) -> *const tenmap_scheme;
-    /// The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored; NULL past the end. Parts come in the
-    /// order VALUES, SCALES, ZEROS or BIASES, GLOBAL_SCALE, GROUP_INDEX, TABLE, NESTED_SCALES,
-    /// NESTED_TABLE, OTHER, each at most once except OTHER, whichever the weight has. Every call that
-    /// takes a tensor takes parts. tenmap_at and tenmap_find do not return them.
+    /// The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored; NULL past the end. The parts that
+    /// the weight has come in this order: VALUES, SCALES, ZEROS or BIASES, GLOBAL_SCALE, GROUP_INDEX,
+    /// TABLE, NESTED_SCALES, NESTED_TABLE, OTHER. There may be several OTHER, but at most one of each
+    /// other kind. Every call that takes a tensor takes parts. tenmap_at and tenmap_find do not return
+    /// them.
     pub fn tenmap_part_at(tensor: *const tenmap_tensor, i: u32) -> *const tenmap_tensor;
     /// TENMAP_PART_\* of the i-th part; 0 past the end and for a tensor without parts.
     pub fn tenmap_part_role(tensor: *const tenmap_tensor, i: u32) -> u32;
-    /// NULL if the tensor's values are not packed codes: plain and strided tensors, block dtypes.
-    /// Everything that it says was checked against the parts when the model was opened, except for the
-    /// numbers in GROUP_INDEX: check them before you use them.
+    /// NULL for tensors whose values are not packed codes: plain and strided tensors, block dtypes.
+    /// Opening the model checked everything in it against the parts, except for the numbers in
+    /// GROUP_INDEX: check these before you use them.
     pub fn tenmap_packing_of(tensor: *const tenmap_tensor) -> *const tenmap_packing;
     /// For a model that is opened as it is stored. Returns 1 and sets \*out (may be NULL) if `tensor`
     /// holds the codes of a quantized weight and a part that tells its family is there too; else 0, and
@@ -1332,11 +1342,11 @@ unsafe extern "C" {
     /// a model in memory. For users who neither own the file nor may write to it, Linux reports all
     /// bytes as cached.
     pub fn tenmap_cached(model: *const tenmap_model, tensor: *const tenmap_tensor, bytes: *mut u64, error: *mut tenmap_error) -> tenmap_status;
-    /// The same for bytes \[first_byte, first_byte + bytes) of one tensor, counted from its first: an
-    /// expert of a tensor that holds all experts of a layer, or the rows that a rank needs. Pages are
-    /// covered as if the range were a tensor, and the rest of the tensor its neighbors: releasing an
-    /// expert leaves pages that it shares with the next one. A range of 0 bytes is allowed and covers
-    /// nothing.
+    /// The same for bytes \[first_byte, first_byte + bytes) of one tensor, counted from its first byte.
+    /// Such a range may be one expert of a tensor that holds all experts of a layer, or the rows that a
+    /// rank needs. The range is treated like a tensor, and the rest of the tensor like its neighbors:
+    /// releasing an expert leaves the pages that it shares with the next one. A range of 0 bytes is
+    /// allowed and covers nothing.
     ///
     /// TENMAP_ERR_RANGE if the range is not inside the tensor. TENMAP_ERR_UNSUPPORTED for a
     /// TENMAP_TENSOR_COMPUTED tensor, which has no bytes of its own; its parts have (tenmap_part_at).
@@ -1383,12 +1393,12 @@ unsafe extern "C" {
     /// Fills data and tensor of every want, or lists in one error which ones failed: the first few by
     /// name, each with its reason, then how many more. The status is that of the first failure, whose
     /// number is error.index: TENMAP_ERR_NOT_FOUND if it is missing, TENMAP_ERR_RANGE if its shape
-    /// differs or the block is not inside it, TENMAP_ERR_BUFFER if its destination is too small,
+    /// differs or the slice is not inside it, TENMAP_ERR_BUFFER if its destination is too small,
     /// TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data, tensor and \*arena are
     /// NULL, all nbytes are 0, and nothing is kept.
     ///
-    /// \*arena is NULL if all weights are views or in the caller's memory, unless options.append is an
-    /// arena; otherwise free it with tenmap_arena_free. The arena is separate memory, on huge pages
+    /// \*arena is options.append if that was given. Otherwise it is NULL if all weights are views or in
+    /// the caller's memory. Free an arena with tenmap_arena_free. It is separate memory, on huge pages
     /// (tenmap_alloc) or from options.alloc, and may outlive the model; views may not. All tensors of a
     /// model without a mapping are copied. A name may be wanted twice.
     ///
@@ -1396,36 +1406,37 @@ unsafe extern "C" {
     /// copied. `done` is called once for each want, with its number, when its data is in place; for
     /// views and missing optional wants, this happens on the caller's thread, before the load begins.
     pub fn tenmap_take(model: *const tenmap_model, wants: *mut tenmap_want, n: usize, options: *const tenmap_load_options, arena: *mut *mut tenmap_arena, error: *mut tenmap_error) -> tenmap_status;
-    /// Frees all that was appended, too. NULL is allowed. Any thread may call this.
+    /// Frees what was appended to the arena, too. NULL is allowed. Any thread may call this.
     pub fn tenmap_arena_free(arena: *mut tenmap_arena);
-    /// Fills out\[0..16) with the model's fingerprint, and the rest with zeros.
+    /// Fills out\[0..16) with the model's fingerprint, and the rest of out with zeros.
     ///
-    /// Without flags, it is computed at once, from what opening found: the size of each file and its
-    /// time of modification; the name, dtype, shape and place of each tensor; and the metadata. Equal
-    /// fingerprints of two opens mean that the files have not been written in between, as far as their
-    /// times tell. Paths do not matter. The definition may change from version to version, so do not
-    /// keep it longer than a cache. With options.io and for memory: TENMAP_ERR_UNSUPPORTED.
+    /// Without flags, the call reads no tensor. The fingerprint is computed from what opening found: the
+    /// size and modification time of each file; the name, dtype, shape and place of each tensor; and the
+    /// metadata. If two opens give equal fingerprints, the files have not been written in between, as
+    /// far as their times tell. Paths do not matter. The definition may change from version to version,
+    /// so store such a fingerprint only in caches. With options.io and for memory:
+    /// TENMAP_ERR_UNSUPPORTED.
     ///
-    /// With TENMAP_FINGERPRINT_VALUES, every byte of the tensors is read, with as many threads as the
-    /// library chooses. The result depends on the names, dtypes, shapes and bytes of all tensors of
-    /// tenmap_at, and not on their order, shards, alignment and metadata. It is what the tool's
-    /// `hash --model` prints. Its definition never changes; docs/tool.md has it.
+    /// With TENMAP_FINGERPRINT_VALUES, the call reads every byte of the tensors, with as many threads as
+    /// the library chooses. The fingerprint depends on the names, dtypes, shapes and bytes of all
+    /// tensors of tenmap_at. It does not depend on their order, shards, alignment and metadata. The
+    /// tool's `hash --model` prints the same. The definition never changes; docs/tool.md has it.
     ///
     /// On failure, out is unchanged. tenmap_fingerprint_tensors describes the failures of reading.
     pub fn tenmap_fingerprint(model: *const tenmap_model, flags: u32, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
-    /// Fingerprints n tensors, of one model or of several, on any backend, at close to the speed of
-    /// memory: tensor i into the TENMAP_FINGERPRINT_BYTES bytes at out + i \* TENMAP_FINGERPRINT_BYTES. A
-    /// tensor's fingerprint depends on its dtype, shape and bytes as the file has them, not on its name
-    /// or place. For a dequantized weight the bytes are those that a plain tensor of its dtype would
-    /// have. The number of threads and the CPU change nothing.
+    /// Computes the fingerprints of n tensors, of one model or of several, on any backend, at close to
+    /// the speed of memory. That of tensor i is TENMAP_FINGERPRINT_BYTES bytes long, at out + i \*
+    /// TENMAP_FINGERPRINT_BYTES. It depends on the tensor's dtype, shape and bytes as the file has them,
+    /// not on its name or place. For a dequantized weight, the bytes are those that a plain tensor of
+    /// its dtype would have. The number of threads and the CPU change nothing.
     ///
     /// Bytes that are not in memory are read in pieces of 16 MiB, one for each thread; pages of a mapped
     /// tensor are brought in as with TENMAP_ADVISE_POPULATE. error.index is the tensor's number. After
     /// an error or a cancel (TENMAP_ERR_CANCELLED) the contents of out are undefined.
     pub fn tenmap_fingerprint_tensors(tensors: *const *const tenmap_tensor, n: usize, options: *const tenmap_fingerprint_options, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
-    /// Computes the model's fingerprint, TENMAP_FINGERPRINT_BYTES bytes, from those of its tensors: the
-    /// same as tenmap_fingerprint with TENMAP_FINGERPRINT_VALUES gives. `tensors` holds the fingerprints
-    /// of tenmap_at(model, 0), (model, 1) and so on. Reads no tensor.
+    /// Computes the model's fingerprint, TENMAP_FINGERPRINT_BYTES bytes, from those of its tensors. The
+    /// result is that of tenmap_fingerprint with TENMAP_FINGERPRINT_VALUES. `tensors` holds the
+    /// fingerprints of tenmap_at(model, 0), tenmap_at(model, 1) and so on. Reads no tensor.
     pub fn tenmap_fingerprint_combine(model: *const tenmap_model, tensors: *const u8, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
     /// Memory for destinations: zeroed, aligned to 2 MiB, on huge pages if the system has them, so that
     /// touching it for the first time is several times cheaper than with malloc. Not for small pieces:
@@ -1479,7 +1490,7 @@ unsafe extern "C" {
     /// of the process, its descriptors and its address space, are not checked: shards are opened one at
     /// a time, and none is mapped.) After a broken rule the check continues with the next tensor and the
     /// next shard; only text that is not JSON ends it for that file. Of each code and severity the first
-    /// 32 are reported one by one; at the end one finding says how many more there were (count).
+    /// 32 are reported one by one. If there are more, a last finding has their number in `count`.
     ///
     /// TENMAP_OK if the check could be carried out, whatever it found. Otherwise, as with a path that
     /// does not exist or a folder that does not hold one model, the error says why; findings may have
