@@ -54,10 +54,11 @@ typedef struct tmi_shard {
     tmi_bytes bytes;   /* also has the path to show in errors */
     const tmi_container *container; /* its format; set when it is parsed */
     tmi_header header;
-    char *path;       /* owned; NULL means "" */
-    char *name;       /* owned: the name in the index or the set; NULL for a single file */
-    uint64_t size;    /* length of the model in the file, from options.offset on */
-    bool edited_here; /* the caller itself holds the edit lock */
+    char *path;            /* owned; NULL means "" */
+    char *name;            /* owned: the name in the index or the set; NULL for a single file */
+    uint64_t size;         /* length of the model in the file, from options.offset on */
+    uint64_t header_limit; /* tmi_header_limit of the options that it was opened with */
+    bool edited_here;      /* the caller itself holds the edit lock */
     _Atomic(tmi_detached *) detached; /* which chunks are detached; NULL: none */
     unsigned tries;                   /* how often the file changed while it was being opened */
 } tmi_shard;
@@ -94,6 +95,13 @@ tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error);
  */
 tenmap_status tmi_read_text(const tmi_bytes *bytes, uint64_t offset, uint64_t length,
                             const char *what, tmi_block *text, tenmap_error *error);
+/*
+ * Reads the text of the header of an open model's i-th shard again: its first view.header_bytes
+ * bytes are those that were parsed. Free it with tmi_block_free. TENMAP_ERR_IO if the file has
+ * changed since then.
+ */
+tenmap_status tmi_shard_read_header(const tenmap_model *model, size_t i, tmi_block *text,
+                                    tenmap_error *error);
 void tmi_shard_close(tmi_shard *shard);
 
 /* interrupted_edit.c: detects a metadata edit that is in progress or was interrupted. */

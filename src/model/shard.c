@@ -136,6 +136,7 @@ static void fill_view(tmi_shard *shard, const tenmap_options *options, const uns
                                  .tensor_count = shard->header.count,
                                  .offset = options->offset,
                                  .format = shard->container->name};
+    shard->header_limit = tmi_header_limit(options);
 }
 
 /* Sources for the quick parser: the file in windows, or the whole text of an object. */
@@ -294,6 +295,50 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
         if (status == TENMAP_OK)
             status = parse_once(&attempt, error);
     }
+    return status;
+}
+
+/* Reports that the file is no longer the one that was opened. */
+static tenmap_status fail_header_changed(const tmi_place *place, tenmap_error *error) {
+    return tmi_remedy(error, TENMAP_REMEDY_OPEN_AGAIN,
+                      tmi_fail_at(error, TENMAP_ERR_IO, place->shard, place->offset,
+                                  "%s: another program has changed the file since it was opened: "
+                                  "open it again",
+                                  tmi_quote_path(place->path).text));
+}
+
+tenmap_status tmi_shard_read_header(const tenmap_model *model, size_t i, tmi_block *text,
+                                    tenmap_error *error) {
+    const tmi_shard *shard = &model->shards[i];
+    const tmi_place place = {.path = shard->bytes.shown,
+                             .shard = (uint32_t)i,
+                             .offset = shard->view.offset,
+                             .size = shard->size,
+                             .model = model,
+                             .key = model->key};
+    unsigned char start[TMI_START];
+    size_t len = shard->size < TMI_START ? (size_t)shard->size : TMI_START;
+    tmi_header_reader reader = {.place = &place,
+                                .start = start,
+                                .len = len,
+                                .limit = shard->header_limit,
+                                .read = read_header_range,
+                                .ctx = &shard->bytes};
+    tmi_header_text found = {.length = 0};
+    tenmap_status status = tmi_bytes_read(&shard->bytes, place.offset, start, len,
+                                          (tmi_wanted){"the header", NULL}, error);
+    if (status == TENMAP_OK)
+        status = shard->container->find_text(&reader, &found, error);
+    if (status == TENMAP_OK && found.length == shard->view.header_bytes && !found.block.bytes)
+        status = tmi_read_text(&shard->bytes, place.offset + found.at, found.length, "the header",
+                               &found.block, error);
+    if (status != TENMAP_ERR_MEMORY &&
+        (found.length != shard->view.header_bytes || tmi_bytes_changed(&shard->bytes, NULL)))
+        status = fail_header_changed(&place, error);
+    if (status == TENMAP_OK)
+        *text = found.block;
+    else
+        tmi_block_free(&found.block);
     return status;
 }
 

@@ -258,6 +258,11 @@ tenmap_status tenmap_fingerprint_combine(const tenmap_model *model, const uint8_
     return TENMAP_OK;
 }
 
+static void add_numbers(tmi_xxh3 *stream, const uint64_t *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        tmi_xxh3_add_number(stream, numbers[i], 8);
+}
+
 static tenmap_status fingerprint_values(const tenmap_model *model, uint8_t *out,
                                         tenmap_error *error) {
     size_t count = tenmap_count(model);
@@ -281,10 +286,13 @@ static tenmap_status fingerprint_values(const tenmap_model *model, uint8_t *out,
     return status;
 }
 
-/* What opening learned about a file, without its path and its tensors. */
-static tenmap_status add_file(tmi_xxh3 *stream, const tmi_shard *shard, tenmap_error *error) {
+/* What opening learned about a file, without its path, and the text of its header. */
+static tenmap_status add_file(tmi_xxh3 *stream, const tenmap_model *model, size_t i,
+                              tenmap_error *error) {
+    const tmi_shard *shard = &model->shards[i];
     const tmi_file *file = &shard->bytes.file;
     bool io = shard->bytes.io, memory = file->memory && !file->map;
+    tmi_block text = {NULL, 0};
     if (io || memory)
         return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
                         "%s: %s, which has no time of modification: fingerprint its values instead",
@@ -293,24 +301,58 @@ static tenmap_status add_file(tmi_xxh3 *stream, const tmi_shard *shard, tenmap_e
     const uint64_t facts[] = {file->size,
                               shard->view.offset,
                               shard->view.size,
-                              shard->view.header_bytes,
                               shard->view.data_offset,
                               (uint64_t)file->mtime[0],
                               (uint64_t)file->mtime[1]};
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        tmi_xxh3_add_number(stream, facts[i], 8);
-    return TENMAP_OK;
+    add_numbers(stream, facts, sizeof facts / sizeof facts[0]);
+    tenmap_status status = tmi_shard_read_header(model, i, &text, error);
+    if (status == TENMAP_OK)
+        add_text(stream, text.bytes, (size_t)shard->view.header_bytes);
+    tmi_block_free(&text);
+    return status;
 }
 
-static void add_metadata(tmi_xxh3 *stream, const tenmap_metadata *pair) {
-    add_text(stream, pair->key, pair->key_len);
-    tmi_xxh3_add_number(stream, pair->type, 4);
-    tmi_xxh3_add_number(stream, pair->element_type, 4);
-    tmi_xxh3_add_number(stream, pair->count, 8);
-    if (pair->raw)
-        add_text(stream, pair->raw, (size_t)pair->raw_bytes);
-    else
-        add_text(stream, pair->value, pair->value_len);
+/* Several indexes have no text, so what they list is added. */
+static void add_indexes(tmi_xxh3 *stream, const tenmap_model *model) {
+    size_t count = model->index_count > 1 ? tenmap_listed_count(model) : 0;
+    add_text(stream, model->index_text.bytes, model->index_len);
+    tmi_xxh3_add_number(stream, count, 8);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = tenmap_listed_at(model, i), *file = tenmap_shard_listed(model, name);
+        add_text(stream, name, strlen(name));
+        add_text(stream, file, file ? strlen(file) : 0);
+    }
+}
+
+/* Which bytes a tensor has. */
+static void add_place(tmi_xxh3 *stream, const tenmap_tensor *t) {
+    add_dtype_and_shape(stream, t);
+    tmi_xxh3_add_number(stream, t->shard, 8);
+    tmi_xxh3_add_number(stream, t->file_offset, 8);
+}
+
+/* How values are computed: config.json has a say in it, which is not a part of any header. */
+static void add_computed(tmi_xxh3 *stream, const tenmap_tensor *t) {
+    const tenmap_scheme *scheme = tenmap_scheme_of(t);
+    const tenmap_packing *p = tenmap_packing_of(t);
+    add_text(stream, scheme->name, strlen(scheme->name));
+    tmi_xxh3_add_number(stream, scheme->part_count, 4);
+    for (uint32_t i = 0; i < scheme->part_count; i++) {
+        tmi_xxh3_add_number(stream, tenmap_part_role(t, i), 4);
+        add_place(stream, tenmap_part_at(t, i));
+    }
+    if (!p)
+        return;
+    uint32_t nested_offset;
+    memcpy(&nested_offset, &p->nested_offset, sizeof nested_offset);
+    const uint64_t facts[] = {
+        p->bits,           p->word_bits,     p->per_word,   p->down,          p->transposed,
+        p->code,           p->scale,         p->scale_op,   p->zeros,         p->zero_plus_one,
+        p->rows,           p->columns,       p->row_bytes,  p->matrix_bytes,  p->group_rows,
+        p->scale_rows,     p->group_columns, nested_offset, p->scale_columns, p->scales_shared,
+        (uint32_t)p->bias, p->nested_block};
+    add_numbers(stream, facts, sizeof facts / sizeof facts[0]);
+    tmi_xxh3_add(stream, p->order, sizeof p->order);
 }
 
 static tenmap_status fingerprint_headers(const tenmap_model *model, uint8_t *out,
@@ -318,24 +360,22 @@ static tenmap_status fingerprint_headers(const tenmap_model *model, uint8_t *out
     tmi_xxh3 stream;
     tenmap_status status = TENMAP_OK;
     tmi_xxh3_begin(&stream);
-    tmi_xxh3_add(&stream, "tenmap headers 1", 16);
+    tmi_xxh3_add(&stream, "tenmap headers 2", 16);
     tmi_xxh3_add_number(&stream, model->shard_count, 8);
     for (size_t i = 0; status == TENMAP_OK && i < model->shard_count; i++)
-        status = add_file(&stream, &model->shards[i], error);
+        status = add_file(&stream, model, i, error);
     if (status != TENMAP_OK)
         return status;
-    size_t count = tenmap_count(model), pairs = tenmap_metadata_count(model);
+    add_indexes(&stream, model);
+    size_t count = tenmap_count(model);
     tmi_xxh3_add_number(&stream, count, 8);
     for (size_t i = 0; i < count; i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         add_text(&stream, t->name, t->name_len);
-        add_dtype_and_shape(&stream, t);
-        tmi_xxh3_add_number(&stream, t->shard, 8);
-        tmi_xxh3_add_number(&stream, t->file_offset, 8);
+        add_place(&stream, t);
+        if (tmi_computed_of(t))
+            add_computed(&stream, t);
     }
-    tmi_xxh3_add_number(&stream, pairs, 8);
-    for (size_t i = 0; i < pairs; i++)
-        add_metadata(&stream, tenmap_metadata_at(model, i));
     tmi_xxh3_end(&stream, out);
     return TENMAP_OK;
 }

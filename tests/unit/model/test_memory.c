@@ -420,6 +420,40 @@ static void every_allocation_of_a_read_may_fail(void **state) {
     }
 }
 
+/* Of headers, which are read again, and of values, in pieces on threads. */
+static void every_allocation_of_a_fingerprint_may_fail(void **state) {
+    write_model(in_folder(state, "m.safetensors"),
+                "{\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
+    bytes small = gguf_small();
+    write_file(in_folder(state, "m.gguf"), small.at, small.size);
+    free(small.at);
+    for (unsigned way = 0; way < 8; way++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = way & 1 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
+        tenmap_model *m =
+            must_open(in_folder(state, way & 2 ? "m.gguf" : "m.safetensors"), &options);
+        bool done = false;
+        for (long n = 0; !done; n++) {
+            uint8_t out[32] = {7};
+            tenmap_error error = {0};
+            fail_at = n;
+            calls = live = 0;
+            armed = true;
+            tenmap_status status = tenmap_fingerprint(m, way >> 2, out, &error);
+            armed = false;
+            done = calls <= n;
+            assert_true(!done || status == TENMAP_OK);
+            if (status != TENMAP_OK) { /* a thread that does not start is not needed */
+                check_error(&error, TENMAP_ERR_MEMORY);
+                assert_int_equal(out[0], 7);
+            }
+            assert_int_equal(live, 0);
+            assert_true(!done || n > 0); /* something was there to fail */
+        }
+        tenmap_close(m);
+    }
+}
+
 static void every_allocation_of_a_prefetch_may_fail(void **state) {
     write_model(in_folder(state, "m.safetensors"),
                 "{\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
@@ -745,6 +779,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_take_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_fingerprint_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),

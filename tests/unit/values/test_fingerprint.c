@@ -176,6 +176,114 @@ static void any_edit_of_the_header_counts_without_values(void **state) {
     }
 }
 
+/* Edits of the text that open as the same tensors, in a file of the same size and time. */
+static void edits_that_change_no_tensor_count_without_values(void **state) {
+    static const char *const texts[] = {
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}  ",
+        "{\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]},"
+        "\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}  ",
+        "{\"a\" :{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}} ",
+        "{\"a\":{\"shape\":[4],\"dtype\":\"U8\",\"data_offsets\":[0,4]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}  "};
+    const char *path = in_folder(state, "model.safetensors");
+    uint8_t prints[COUNT(texts)][32];
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        bytes file = make_model(texts[i], 8);
+        write_at_same_time(path, file.at, file.size);
+        free(file.at);
+        print_path(path, i % 2, 0, prints[i]);
+        for (size_t k = 0; k < i; k++)
+            assert_memory_not_equal(prints[i], prints[k], 16);
+    }
+}
+
+/* 32 x 8 weights of 4 bits. */
+static const char gptq[] =
+    "{\"b.qweight\":{\"dtype\":\"I32\",\"shape\":[4,8],\"data_offsets\":[0,128]},"
+    "\"b.scales\":{\"dtype\":\"F16\",\"shape\":[1,8],\"data_offsets\":[128,144]},"
+    "\"b.qzeros\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[144,148]}}";
+enum { GPTQ_DATA = 148 };
+
+/* The index is a part of the model, and config.json says how weights are dequantized. */
+static void edits_of_other_files_count_without_values(void **state) {
+    static const char *const indexes[] = {"{\"weight_map\":{\"a\":\"x.safetensors\"}}",
+                                          "{\"metadata\":{\"total_size\":1},"
+                                          "\"weight_map\":{\"a\":\"x.safetensors\"}}"};
+    static const char *const configs[] = {"gptq", "gptq_v2"};
+    const char *path = in_folder(state, "x.safetensors");
+    const char *index = in_folder(state, "model.safetensors.index.json");
+    uint8_t prints[2][32];
+    bytes file = make_model("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4);
+    write_at_same_time(path, file.at, file.size);
+    free(file.at);
+    for (size_t i = 0; i < 2; i++) {
+        write_text(index, indexes[i]);
+        print_path(index, 0, 0, prints[i]);
+    }
+    assert_memory_not_equal(prints[0], prints[1], 16);
+    assert_int_equal(unlink(index), 0);
+    write_model(in_folder(state, "model.safetensors"), gptq, GPTQ_DATA);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    for (size_t i = 0; i < 2; i++) {
+        char config[200];
+        snprintf(config, sizeof config,
+                 "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+                 "\"checkpoint_format\":\"%s\",\"group_size\":32}}",
+                 configs[i]);
+        write_text(in_folder(state, "config.json"), config);
+        tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+        assert_non_null(tenmap_find(m, "b.weight"));
+        assert_int_equal(tenmap_fingerprint(m, 0, prints[i], NULL), TENMAP_OK);
+        tenmap_close(m);
+    }
+    assert_memory_not_equal(prints[0], prints[1], 16);
+}
+
+/* The header is read again: if the file is another by then, its fingerprint would be of neither. */
+static void a_file_that_changed_has_no_fingerprint(void **state) {
+    const char *path = in_folder(state, "model.safetensors");
+    bytes file = make_model(two, TWO_DATA);
+    for (uint32_t backend = 0; backend < 2; backend++) {
+        write_at_same_time(path, file.at, file.size);
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        tenmap_model *m = must_open(path, &options);
+        uint8_t out[32] = {7};
+        tenmap_error error;
+        const struct timespec later[2] = {{1000000001, 0}, {1000000001, 0}};
+        assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+        check_refused(tenmap_fingerprint(m, 0, out, &error), &error, TENMAP_ERR_IO,
+                      "has changed the file since it was opened");
+        assert_int_equal(out[0], 7);
+        tenmap_close(m);
+    }
+    free(file.at);
+}
+
+/* What was read into memory stays what was opened, whatever becomes of the file. */
+static void a_detached_model_keeps_its_fingerprint(void **state) {
+#ifdef __linux__
+    const char *path = in_folder(state, "model.safetensors");
+    uint8_t before[2][32], after[32];
+    write_model(path, two, TWO_DATA);
+    tenmap_model *m = must_open(path, NULL);
+    for (uint32_t flags = 0; flags < 2; flags++)
+        assert_int_equal(tenmap_fingerprint(m, flags, before[flags], NULL), TENMAP_OK);
+    assert_int_equal(tenmap_detach(m, NULL, NULL), TENMAP_OK);
+    write_model(path, two, TWO_DATA - 8); /* which does not open any more */
+    for (uint32_t flags = 0; flags < 2; flags++) {
+        assert_int_equal(tenmap_fingerprint(m, flags, after, NULL), TENMAP_OK);
+        assert_memory_equal(before[flags], after, 32);
+    }
+    tenmap_close(m);
+#else
+    (void)state;
+#endif
+}
+
 static void any_byte_of_data_counts_with_values(void **state) {
     const char *path = in_folder(state, "model.safetensors");
     bytes file = make_model(two, TWO_DATA);
@@ -256,6 +364,10 @@ int main(void) {
         cmocka_unit_test_setup(tensors_have_fingerprints_of_their_own, empty_folder),
         cmocka_unit_test_setup(headers_and_times_count_without_values, empty_folder),
         cmocka_unit_test_setup(any_edit_of_the_header_counts_without_values, empty_folder),
+        cmocka_unit_test_setup(edits_that_change_no_tensor_count_without_values, empty_folder),
+        cmocka_unit_test_setup(edits_of_other_files_count_without_values, empty_folder),
+        cmocka_unit_test_setup(a_file_that_changed_has_no_fingerprint, empty_folder),
+        cmocka_unit_test_setup(a_detached_model_keeps_its_fingerprint, empty_folder),
         cmocka_unit_test_setup(any_byte_of_data_counts_with_values, empty_folder),
         cmocka_unit_test_setup(mistakes_are_errors, empty_folder),
         cmocka_unit_test_setup(memory_has_values_only, empty_folder),

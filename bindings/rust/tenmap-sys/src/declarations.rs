@@ -1410,12 +1410,12 @@ unsafe extern "C" {
     pub fn tenmap_arena_free(arena: *mut tenmap_arena);
     /// Fills out\[0..16) with the model's fingerprint, and the rest of out with zeros.
     ///
-    /// Without flags, the call reads no tensor. The fingerprint is computed from what opening found: the
-    /// size and modification time of each file; the name, dtype, shape and place of each tensor; and the
-    /// metadata. If two opens give equal fingerprints, the files have not been written in between, as
-    /// far as their times tell. Paths do not matter. The definition may change from version to version,
-    /// so store such a fingerprint only in caches. With options.io and for memory:
-    /// TENMAP_ERR_UNSUPPORTED.
+    /// Without flags, the call reads the headers again, but no tensor. The fingerprint covers the size,
+    /// modification time and header text of each file, the index, which tensors the model lists, and how
+    /// they are dequantized. If two opens give equal fingerprints, the files have not been written in
+    /// between, as far as their times tell. Paths do not matter. The definition may change from version
+    /// to version, so store such a fingerprint only in caches. TENMAP_ERR_IO if a file has changed since
+    /// it was opened; TENMAP_ERR_UNSUPPORTED with options.io and for memory.
     ///
     /// With TENMAP_FINGERPRINT_VALUES, the call reads every byte of the tensors, with as many threads as
     /// the library chooses. The fingerprint depends on the names, dtypes, shapes and bytes of all
