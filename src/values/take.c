@@ -557,6 +557,8 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
                           const tenmap_load_options *options, tenmap_arena **arena,
                           tenmap_error *error) {
     take_job job = {.model = model, .wants = wants, .want_count = n};
+    /* `arena` may be the address of options->append, so the options are copied first. */
+    tenmap_status status = tmi_init_take_options(options, &job.given, error);
     if (arena)
         *arena = NULL;
     if (!model || !arena || (!wants && n)) {
@@ -568,7 +570,6 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
     }
     job.next = model->tensors;
     job.behind = model->tensor_count ? model->tensors + model->tensor_count : job.next;
-    tenmap_status status = tmi_init_take_options(options, &job.given, error);
     if (status == TENMAP_OK)
         status = find_wants(&job, error);
     if (status == TENMAP_OK && job.copies)

@@ -485,6 +485,24 @@ static void an_arena_grows_over_models_and_is_freed_on_any_thread(void **state) 
     assert_int_equal(counts.given_back, 33);
 }
 
+/* A loop may keep its arena in the options themselves. */
+static void the_arena_may_be_the_one_of_the_options(void **state) {
+    tenmap_model *m = open_fields(state, TENMAP_BACKEND_MAP);
+    counting counts = {0};
+    tenmap_load_options options = options_for(WITH_HOOK, &counts, NULL);
+    for (int i = 0; i < 3; i++) {
+        tenmap_want want = {.name = "w.0", .flags = TENMAP_WANT_COPY};
+        tenmap_arena *before = options.append;
+        assert_int_equal(tenmap_take(m, &want, 1, &options, &options.append, NULL), TENMAP_OK);
+        assert_non_null(options.append);
+        assert_true(!before || options.append == before);
+    }
+    tenmap_arena_free(options.append);
+    assert_int_equal(counts.taken, 3);
+    assert_int_equal(counts.given_back, 3);
+    tenmap_close(m);
+}
+
 static int cancel_at_once(void *ctx, uint64_t done, uint64_t total) {
     (void)ctx, (void)done, (void)total;
     return 1;
@@ -523,6 +541,7 @@ int main(void) {
         cmocka_unit_test_setup(only_a_take_appends, empty_folder),
         cmocka_unit_test_setup(options_of_an_older_header_are_taken_as_they_were, empty_folder),
         cmocka_unit_test_setup(an_arena_grows_over_models_and_is_freed_on_any_thread, empty_folder),
+        cmocka_unit_test_setup(the_arena_may_be_the_one_of_the_options, empty_folder),
         cmocka_unit_test_setup(a_cancelled_take_gives_back_what_it_took_and_nothing_else,
                                empty_folder),
     };
