@@ -300,7 +300,7 @@ static void gptq_dynamic(stored_weight *w) {
         "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": "
         "128, \"dynamic\": {\"+:.*b\": {\"bits\": 8, \"group_size\": 32}}}}";
 }
-static void awq_int4(stored_weight *w) {
+void awq_int4(stored_weight *w) {
     make_turned(w, "AWQ", 4, 384, 2104, 128, true, false);
 }
 

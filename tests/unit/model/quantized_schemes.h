@@ -35,8 +35,8 @@ void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t colu
                bool nested, bool fp4);
 
 /* Cases that others begin with. */
-make_weight fp8_block, gptq_v2, gptq_int4, packed_int4, mlx_4, gpt_oss, nvfp4_modelopt, bnb_nf4,
-    torchao_blocks, comfy_fp8;
+make_weight fp8_block, gptq_v2, gptq_int4, awq_int4, packed_int4, mlx_4, gpt_oss, nvfp4_modelopt,
+    bnb_nf4, torchao_blocks, comfy_fp8;
 
 /* The same schemes in other shapes: quantized_shapes.c. */
 extern make_weight *const quantized_shapes[];

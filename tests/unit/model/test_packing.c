@@ -99,6 +99,7 @@ static void packings_are_those_of_the_formats(void **state) {
         uint8_t order[8];
     } rows[] = {
         {gptq_int4, 4, 32, 8, 1, 1, TENMAP_AS_STORED, 2, 0, {0, 1, 2, 3, 4, 5, 6, 7}},
+        {awq_int4, 4, 32, 8, 0, 1, TENMAP_AS_STORED, 2, 0, {0, 4, 1, 5, 2, 6, 3, 7}},
         {packed_int4, 4, 32, 8, 0, 0, TENMAP_AS_STORED, 0, 8, {0, 1, 2, 3, 4, 5, 6, 7}},
         {mlx_4, 4, 32, 8, 0, 0, TENMAP_AS_STORED, 4, 0, {0, 1, 2, 3, 4, 5, 6, 7}},
         {gpt_oss, 4, 8, 2, 0, 1, TENMAP_F4, 0, 0, {0, 1}},

@@ -182,6 +182,10 @@ static void only_mapped_files_can_be_private(void **state) {
 
 /* Only NORESERVE lets a mapping be larger than memory and swap. */
 static void a_model_larger_than_memory_opens(void **state) {
+#if SIZE_MAX <= UINT32_MAX || defined(__SANITIZE_THREAD__)
+    (void)state;
+    print_message("           SKIPPED: 1 TiB does not fit into this address space\n");
+#else
     const char *path = in_folder(state, "large.safetensors");
     static const char json[] =
         "{\"t\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
@@ -200,6 +204,7 @@ static void a_model_larger_than_memory_opens(void **state) {
                      TENMAP_OK);
     assert_int_equal(last[1], 7);
     tenmap_close(m);
+#endif
 }
 
 static void pages_that_were_written_do_not_count_as_cached(void **state) {
@@ -218,6 +223,8 @@ static void pages_that_were_written_do_not_count_as_cached(void **state) {
     assert_int_equal(resident, W);
     if (cached == W)
         print_message("           SKIPPED: the file system keeps its pages\n");
+    else
+        assert_int_equal(cached, 0);
     tenmap_close(m);
 }
 
