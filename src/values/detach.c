@@ -34,7 +34,10 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
     else if (!file->map)
         why = "it was opened to be read, not mapped";
     else if (file->copy_on_write)
-        why = "its mapping is private already";
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "%s: its mapping is private: detaching it would undo what was written to "
+                        "it (models with a shared mapping can be detached)",
+                        tmi_quote_path(shard->bytes.shown).text);
     return why ? tmi_fail(error, TENMAP_ERR_UNSUPPORTED, "%s: there is nothing to detach: %s",
                           tmi_quote_path(shard->bytes.shown).text, why)
                : TENMAP_OK;

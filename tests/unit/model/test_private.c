@@ -151,7 +151,8 @@ static void releasing_does_not_undo_writes(void **state) {
         assert_true(writable(w)[7] == 7);
     }
     tenmap_error error;
-    check_refused(tenmap_detach(m, NULL, &error), &error, TENMAP_ERR_UNSUPPORTED, "private");
+    check_refused(tenmap_detach(m, NULL, &error), &error, TENMAP_ERR_UNSUPPORTED,
+                  "would undo what was written");
     assert_true(writable(w)[1] == written_w);
     tenmap_close(m);
 }
