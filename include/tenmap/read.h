@@ -471,8 +471,9 @@ typedef struct tenmap_packing {
     /*
      * How zeros are stored. 0: there are none. 1: as elements of a dtype of their own, one for each
      * scale. 2: as fields of `bits` bits along the rows of scales, in the order of the codes, each
-     * row in whole 32-bit words. 3: as such fields down the columns of scales, from the lowest bits
-     * up. 4: there are BIASES instead, one for each scale.
+     * row in whole 32-bit words. 3: as a stream of such fields down each column of scales, from the
+     * lowest bits up; ZEROS then has rows of one 32-bit word for each column. 4: there are BIASES
+     * instead, one for each scale.
      */
     uint32_t zeros;
     uint32_t zero_plus_one; /* 1: packed zeros are stored minus one, modulo 2^bits */
@@ -689,9 +690,10 @@ typedef struct tenmap_load_options {
      * memory for the copies instead of tenmap_alloc, such as pinned memory or memory of one NUMA
      * node. It is called at most once, on the caller's thread, with at least 1 byte and with an
      * alignment that is a power of two from 64 bytes to 2 MiB. The memory need not be zeroed. If
-     * alloc returns NULL, the call returns TENMAP_ERR_MEMORY. The arena keeps dealloc and alloc_ctx
-     * until it is freed. The thread that frees it calls dealloc, with the bytes that alloc was
-     * asked for; if the take fails, that is the caller's thread.
+     * alloc returns NULL, the call returns TENMAP_ERR_MEMORY; if the memory lacks that alignment,
+     * TENMAP_ERR_ARGUMENT. The arena keeps dealloc and alloc_ctx until it is freed. The thread that
+     * frees it calls dealloc, with the bytes that alloc was asked for; if the take fails, that is
+     * the caller's thread.
      */
     void *(*alloc)(void *alloc_ctx, size_t bytes, size_t alignment);
     void (*dealloc)(void *alloc_ctx, void *memory, size_t bytes);
