@@ -3,8 +3,14 @@
  * directory lies in pieces at the end of the file, opens, reads and copies like SafeTensors. What
  * it reads of a file is bounded, and folders and split models follow the rules that it states.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "io_files.h"
 #include "support.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 enum { DATA = 24, FOOTER = 24, PIECE = 16 };
 
@@ -152,6 +158,32 @@ static void ranges_count_from_the_first_byte_of_the_model(void **state) {
         assert_int_equal(tenmap_at(m, 0)->file_offset, BEFORE + 8);
         tenmap_close(m);
     }
+}
+
+/* Its pieces lie at the end of the file. */
+static void a_fingerprint_covers_the_directory(void **state) {
+    enum { BEFORE = 100 };
+    const char *path = in_folder(state, "inside.bin");
+    const struct timespec times[2] = {{1000000000, 0}, {1000000000, 0}};
+    uint8_t prints[4][32];
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.offset = BEFORE;
+    for (size_t i = 0; i < COUNT(prints); i++) {
+        toy f = make_toy();
+        unsigned char whole[sizeof f.at + BEFORE] = {0};
+        memcpy(whole + BEFORE, f.at, f.size);
+        whole[BEFORE + 8 + DATA + 1] = i < 2 ? 'b' : 'x'; /* the name of the first entry */
+        write_file(path, whole, BEFORE + f.size);
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+        options.backend = i % 2 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
+        tenmap_model *m = must_open(path, &options);
+        assert_non_null(tenmap_find(m, i < 2 ? "b" : "x"));
+        assert_int_equal(tenmap_fingerprint(m, 0, prints[i], NULL), TENMAP_OK);
+        tenmap_close(m);
+    }
+    assert_memory_equal(prints[0], prints[1], 32);
+    assert_memory_equal(prints[2], prints[3], 32);
+    assert_memory_not_equal(prints[0], prints[2], 16);
 }
 
 /* Opening must fail in the same way from a file, mapped or read, from memory and through an io. */
@@ -410,6 +442,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_directory_at_the_end_opens_in_every_way, empty_folder),
         cmocka_unit_test_setup(ranges_count_from_the_first_byte_of_the_model, empty_folder),
+        cmocka_unit_test_setup(a_fingerprint_covers_the_directory, empty_folder),
         cmocka_unit_test_setup(ranges_outside_of_the_file_are_refused, empty_folder),
         cmocka_unit_test_setup(all_ranges_together_are_limited, empty_folder),
         cmocka_unit_test_setup(overlapping_ranges_count_each_time, empty_folder),
