@@ -50,6 +50,11 @@ check() {
     cc "$root/tests/install/consumer.c" -I"$1/usr/include" -L"$lib" $(cat "$work/flags") -o "$work/consumer"
     LD_LIBRARY_PATH="$lib" "$work/consumer"
     "$1/usr/bin/tenmap" --version
+    # Where Debian's man, bash, zsh and fish look.
+    for page in man/man1/tenmap.1.gz bash-completion/completions/tenmap zsh/vendor-completions/_tenmap \
+        fish/vendor_completions.d/tenmap.fish; do
+        [ -f "$1/usr/share/$page" ] || { echo "no package has usr/share/$page" && exit 1; }
+    done
     remote "$1/usr/bin/tenmap" -I"$1/usr/include" -L"$lib" -Wl,-rpath,"$lib"
 }
 

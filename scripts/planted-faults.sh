@@ -240,6 +240,7 @@ the_date_of_the_build() {
     add src/base/utf8.c 'extern const char tmi_planted[];' 'const char tmi_planted[] = __DATE__;'
 }
 a_file_that_no_package_has() { edit debian/libtenmap-dev.install '/tenmap\.pc$/d'; }
+a_completion_where_zsh_does_not_look() { edit debian/rules 's/&& mv site-functions .*/\&\& ls/'; }
 a_header_that_is_not_installed() { edit CMakeLists.txt 's, include/tenmap\.hpp , ,'; }
 an_internal_header_that_is_installed() {
     edit CMakeLists.txt 's,FILES include/tenmap\.h ,&src/base/base.h ,'
@@ -372,6 +373,7 @@ fault slow windows-test.sh Windows_paths_that_are_not_UTF_8 \
     'support.c:[0-9]+: .*/mod.*safetensors": cannot open the file'
 fault slow reproducible.sh the_date_of_the_build 'the two builds differ'
 fault slow debian-test.sh a_file_that_no_package_has 'tenmap\.pc'
+fault slow debian-test.sh a_completion_where_zsh_does_not_look 'no package has .*/_tenmap'
 fault quick rust-declarations.py a_field_of_another_type_in_Rust 'tensor.nelems has another type' \
     by python3 scripts/rust-declarations.py --check
 fault quick rust-declarations.py a_parameter_of_another_type_in_Rust 'conflicting types.*tenmap_at' \
