@@ -78,8 +78,27 @@ with tenmap.open(sys.argv[1]) as model:
     tenmap.save_file({name: tensor}, sys.argv[2])
 assert all(finding.severity != "error" for finding in tenmap.check(sys.argv[2]))'
 
+# check_version TENMAP...: the tool says which build it is.
+check_version() {
+    "$@" --version >"$work/version"
+    for row in "tenmap $version" "commit  *$(cut -d , -f 1 <"$build/dist-commit")" "compiler  *[a-zA-Z]" \
+        "instructions  *[a-z]" "libcurl  *[a-z0-9]"; do
+        grep -q "^$row" "$work/version" || { echo "--version does not say \"$row\":" && cat "$work/version" && return 1; }
+    done
+}
+
+# check_addresses TEXT TENMAP...: what the tool says about an address where nothing answers.
+check_addresses() {
+    text=$1
+    shift
+    "$@" info http://127.0.0.1:1/model.safetensors >"$work/said" 2>&1 || :
+    grep -q "$text" "$work/said" || { cat "$work/said" && return 1; }
+}
+with_curl="cannot connect to the server" without_curl="libcurl was not found .*: install "
+
 # try_tool PREFIX...: runs the commands of the tool in the folder $room, as `PREFIX... COMMAND`.
 try_tool() {
+    check_version "$@"
     "$@" info /model.safetensors >"$work/said"
     grep -q tensors "$work/said" || { cat "$work/said" && return 1; }
     "$@" check /model.safetensors >"$work/said" || { cat "$work/said" && return 1; }
@@ -93,6 +112,34 @@ check_sums() {
         size=$(wc -c <"$wheel")
         [ "$size" -le $budget ] || { echo "${wheel##*/}: $size bytes, more than $budget" && return 1; }
     done
+}
+
+# contents FILE: prints the names of the files in a package.
+contents() {
+    case $1 in
+    *.whl) python3 -m zipfile -l "$1" | awk '{ print $1 }' ;;
+    *.deb) dpkg-deb --fsys-tarfile "$1" | tar -tf - ;;
+    *) tar -tzf "$1" ;;
+    esac
+}
+
+# Every package with the command has its manual page and its completions.
+check_pages() {
+    pages=0
+    for file in "$dist"/*.whl "$dist"/tenmap-"$version"-*-linux*.tar.gz "$dist"/tenmap-"$version"-*-macos.tar.gz \
+        "$dist"/tenmap_*.deb; do
+        case $file in *-win_amd64.whl) continue ;; esac
+        [ -f "$file" ] || continue
+        contents "$file" >"$work/contents"
+        for page in man/man1/tenmap.1 bash-completion/completions/tenmap 'zsh/[a-z]*-[a-z]*/_tenmap' \
+            fish/vendor_completions.d/tenmap.fish; do
+            grep -Eq "/share/$page(\.gz)?\$" "$work/contents" ||
+                { echo "${file##*/} has no share/$page" && return 1; }
+        done
+        pages=$((pages + 1))
+    done
+    echo "    $pages packages have the manual page and three completions"
+    [ $pages -gt 0 ]
 }
 
 # The checkers of the registries, from which they come.
@@ -133,6 +180,7 @@ check_here() {
     quietly "$work/here/bin/pip" install -q --no-index "$wheel"
     "$work/here/bin/tenmap" info "$demo" >/dev/null
     took=$(since "$began")
+    check_version "$work/here/bin/tenmap"
     "$work/here/bin/python" -m tenmap check "$demo" >/dev/null
     (cd "$work" && here/bin/python -c "$first" "$demo" saved.safetensors)
     tested "${wheel##*/}" "$(python3 -V 2>&1)"
@@ -145,6 +193,22 @@ check_here() {
     else
         skipped "${wheel##*/}" "the suite needs numpy, ml_dtypes and pytest"
     fi
+    check_installers
+}
+
+# The two programs that install a command from a wheel into an environment of its own.
+check_installers() {
+    if ! quietly "$build/dist-tools/bin/pip" install -q uv pipx; then
+        skipped "${wheel##*/}" "pip could not fetch uv and pipx"
+        return
+    fi
+    began=$(now)
+    UV_CACHE_DIR=$work/uv "$build/dist-tools/bin/uvx" --offline --no-config --from "$wheel" tenmap info "$demo" >"$work/said" \
+        2>&1 || { cat "$work/said" && return 1; }
+    echo "    uvx, from nothing to first output: $(since "$began")"
+    PIPX_HOME=$work/pipx PIPX_BIN_DIR=$work/pipx/bin PIPX_MAN_DIR=$work/pipx/man quietly "$build/dist-tools/bin/pipx" install "$wheel"
+    check_version "$work/pipx/bin/tenmap"
+    tested "${wheel##*/}" "uvx, pipx"
 }
 
 # The static program in a folder with nothing but itself and a model.
@@ -159,6 +223,7 @@ check_empty_folder() {
     chroot "$room" /bin/tenmap --version >/dev/null
     took=$(since "$began")
     try_tool chroot "$room" /bin/tenmap
+    check_addresses "this build of tenmap has no network part" chroot "$room" /bin/tenmap
     tested "${found##*/}" "an empty folder"
     echo "    from nothing to first output: $took"
 }
@@ -171,6 +236,7 @@ check_musl() {
     python3 -m zipfile -e "$found" "$work/musl"
     chmod +x "$work/musl/tenmap-$version.data/scripts/tenmap"
     "$work/musl/tenmap-$version.data/scripts/tenmap" info "$demo" >/dev/null
+    check_version "$work/musl/tenmap-$version.data/scripts/tenmap"
     tested "${found##*/}" "the command under Debian's musl"
 }
 
@@ -190,7 +256,9 @@ debian_room() {
         mkdir -p "$build/rooms"
         rm -rf "$build/rooms/$1.new"
         include=python3-venv
-        [ "$(this_debian)" != "$1" ] || include=python3-venv,libcurl4
+        if [ "$(this_debian)" = "$1" ]; then
+            case $1 in bookworm) include=$include,libcurl4 ;; *) include=$include,libcurl4t64 ;; esac
+        fi
         quietly debootstrap --variant=minbase --include=$include "$1" "$build/rooms/$1.new" "$(mirror)" || return 1
         mv "$build/rooms/$1.new" "$build/rooms/$1"
     fi
@@ -216,6 +284,12 @@ check_debian() {
     in_room /venv/bin/tenmap info /model.safetensors >/dev/null
     took=$(since "$began")
     try_tool in_room /venv/bin/tenmap
+    # libcurl is in one of the two rooms only.
+    if [ "$(this_debian)" = "$1" ]; then
+        check_addresses "$with_curl" in_room /venv/bin/tenmap
+    else
+        check_addresses "$without_curl" in_room /venv/bin/tenmap
+    fi
     in_room /venv/bin/python -c "$first" /model.safetensors /saved.safetensors
     tested "${wheel##*/}" "$2"
     echo "    from nothing to first output: $took"
@@ -228,6 +302,7 @@ check_debian() {
         cp "$dist"/libtenmap0_*.deb "$dist"/libtenmap-http0_*.deb "$dist"/tenmap_*.deb "$room/"
         quietly in_room sh -c 'dpkg -i /*.deb'
         try_tool in_room /usr/bin/tenmap
+        check_addresses "$with_curl" in_room /usr/bin/tenmap
         for package in libtenmap0 libtenmap-http0 tenmap; do
             tested "${package}_*.deb" "$2"
         done
@@ -259,6 +334,39 @@ check_windows() {
     echo "    from nothing to first output: $(since "$began")"
 }
 
+# in_aarch64 COMMAND...: runs in the system for aarch64 $room/debian, without network. The kernel
+# starts its programs with qemu (binfmt_misc), in a namespace only: the rest of the machine is as
+# before. Exits with 77 if the kernel has no such namespaces (Linux 6.7).
+in_aarch64() {
+    # shellcheck disable=SC2016 # the variables of the inner shell
+    unshare --user --map-root-user --mount --net sh -c '
+        mount -t binfmt_misc none /proc/sys/fs/binfmt_misc 2>/dev/null || exit 77
+        zeros="\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00"
+        ones="\\xff\\xff\\xff\\xff\\xff\\xff\\xff"
+        printf "%s" ":aarch64:M::\\x7fELF\\x02\\x01\\x01\\x00$zeros\\x02\\x00\\xb7\\x00:$ones\\x00$ones\\xff\\xfe\\xff\\xff\\xff:$1:F" \
+            >/proc/sys/fs/binfmt_misc/register || exit 77
+        room=$2
+        shift 2
+        exec chroot "$room" "$@"' sh "$(command -v qemu-aarch64-static)" "$room/debian" "$@"
+}
+
+# The wheel for aarch64 in a fresh Debian 12 for aarch64, which is unpacked and not configured: there
+# is no pip.
+check_aarch64_room() {
+    command -v qemu-aarch64-static >/dev/null ||
+        { skipped "*aarch64*" "qemu-aarch64-static is not here (apt: qemu-user-static)" && return; }
+    status=0
+    in_aarch64 /bin/true || status=$?
+    [ $status != 77 ] || { skipped "*aarch64*" "this kernel has no binfmt_misc in namespaces" && return; }
+    [ "$(in_aarch64 uname -m)" = aarch64 ] || return 1
+    cp "$demo" "$room/debian/model.safetensors"
+    cp -R "$room/wheel" "$room/debian/wheel"
+    try_tool in_aarch64 "/wheel/tenmap-$version.data/scripts/tenmap"
+    check_addresses "$without_curl" in_aarch64 "/wheel/tenmap-$version.data/scripts/tenmap"
+    in_aarch64 env PYTHONPATH=/wheel python3 -c "$first" /model.safetensors /saved.safetensors
+    tested "tenmap-*-manylinux_2_17_aarch64*.whl" "a fresh Debian 12 for aarch64 (qemu, binfmt_misc)"
+}
+
 # The files for aarch64, under qemu: the static program, the program for glibc, and the wheel in the
 # Python of a fresh Debian, which is unpacked and not installed.
 check_aarch64() {
@@ -277,7 +385,8 @@ check_aarch64() {
         return
     fi
     for package in "$room"/debian/var/cache/apt/archives/*.deb; do
-        dpkg-deb -x "$package" "$room/debian"
+        # Unlike dpkg-deb -x, this keeps links such as /lib -> usr/lib.
+        dpkg-deb --fsys-tarfile "$package" | tar -xf - --keep-directory-symlink -C "$room/debian"
     done
     have "*-manylinux_2_17_aarch64*.whl"
     python3 -m zipfile -e "$found" "$room/wheel"
@@ -291,6 +400,7 @@ check_aarch64() {
         QEMU_LD_PREFIX=$room/debian "$qemu" "$room/bin/tenmap" check "$demo" >/dev/null
         tested "${found##*/}" "qemu"
     fi
+    check_aarch64_room
 }
 
 # The sdist alone, in an environment with this machine's compiler.
@@ -301,6 +411,7 @@ check_sdist() {
     quietly "$work/sdist/bin/pip" install -q "$work/tenmap-$version.tar.gz" ||
         { skipped "tenmap-$version.tar.gz" "pip could not build it" && return 1; }
     "$work/sdist/bin/tenmap" info "$demo" >/dev/null
+    check_version "$work/sdist/bin/tenmap"
     (cd "$work" && sdist/bin/python -c "$first" "$demo" saved.safetensors)
     tested "tenmap-$version.tar.gz" "pip install"
 }
@@ -371,6 +482,7 @@ stage() {
     echo "    $(since "$began_stage")"
 }
 stage "sums and sizes" check_sums
+stage "manual page and completions" check_pages
 stage "libraries and versions" python3 scripts/binaries.py "$dist"/*.whl \
     $(find "$dist" -name "tenmap-$version-*-linux*.tar.gz" -o -name "tenmap-$version-*-macos.tar.gz")
 stage "wheels" check_wheels

@@ -77,6 +77,8 @@ copy_tree() {
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 1577836800)
     commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
     [ -z "$(git status --porcelain --untracked-files=no)" ] || commit="$commit, with changes"
+    # For `tenmap --version` of everything that is built from these sources, also by others.
+    echo "$commit" >"$work/tree/cmake/commit"
     export SOURCE_DATE_EPOCH
 }
 
@@ -102,8 +104,7 @@ configure() {
     quietly "$tools/bin/cmake" -G Ninja -S "$source" -B "$folder" --toolchain "$work/tree/cmake/zig.cmake" \
         -DCMAKE_MAKE_PROGRAM="$tools/bin/ninja" -DZIG="$zig" -DZIG_TARGET="$target" -DZIG_TOOLS="$work/bin" \
         -DCMAKE_BUILD_TYPE=Release -DTENMAP_WERROR=ON -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG -g0" \
-        -DCMAKE_EXE_LINKER_FLAGS="$exe_flags" -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_SHARED_LINKER_FLAGS=-s \
-        -DTENMAP_COMMIT="${commit%%,*}" "$@"
+        -DCMAKE_EXE_LINKER_FLAGS="$exe_flags" -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_SHARED_LINKER_FLAGS=-s "$@"
 }
 
 # build_target NAME TARGET PLATFORMS: builds the wheel, and the archive with the command.

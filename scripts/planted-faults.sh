@@ -169,6 +169,10 @@ a_folder_to_pack_without_files() { mkdir -p planted && add planted.txt planted; 
 a_release_with_a_wrong_sum() {
     mkdir planted && add planted/tenmap.whl planted && echo "$(printf '%064d' 0)  tenmap.whl" >planted/SHA256SUMS
 }
+a_wheel_without_a_manual_page() {
+    mkdir planted && (cd planted && python3 -m zipfile -c tenmap-0-any.whl ../LICENSE &&
+        sha256sum tenmap-0-any.whl >SHA256SUMS)
+}
 a_part_that_does_not_exist() { add planted planted; }
 a_build_that_depends_on_its_folder() {
     edit python/src/module.c 's/"version", TENMAP_VERSION_TEXT/"version", TENMAP_VERSION_TEXT __FILE__/'
@@ -323,6 +327,8 @@ fault quick pack.py a_folder_to_pack_without_files 'planted has no files' \
     by python3 scripts/pack.py tar planted planted.tar.gz
 fault quick dist.sh a_part_that_does_not_exist 'there is no part planted' planted
 fault quick dist-test.sh a_release_with_a_wrong_sum 'tenmap.whl: FAILED' \
+    by env DIST=planted sh scripts/dist-test.sh
+fault quick dist-test.sh a_wheel_without_a_manual_page 'has no share/man/man1/tenmap.1' \
     by env DIST=planted sh scripts/dist-test.sh
 fault slow dist-test.sh a_build_that_depends_on_its_folder 'two builds of the same commit differ' --sample
 fault quick ci-paths.sh a_folder_without_checks 'no row .* matches fuzz/' check
