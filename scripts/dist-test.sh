@@ -203,10 +203,11 @@ check_installers() {
         return
     fi
     began=$(now)
-    UV_CACHE_DIR=$work/uv "$build/dist-tools/bin/uvx" --offline --no-config --from "$wheel" tenmap info "$demo" >"$work/said" \
-        2>&1 || { cat "$work/said" && return 1; }
+    quietly env UV_CACHE_DIR="$work/uv" "$build/dist-tools/bin/uvx" --offline --no-config --from "$wheel" \
+        tenmap info "$demo"
     echo "    uvx, from nothing to first output: $(since "$began")"
-    PIPX_HOME=$work/pipx PIPX_BIN_DIR=$work/pipx/bin PIPX_MAN_DIR=$work/pipx/man quietly "$build/dist-tools/bin/pipx" install "$wheel"
+    quietly env PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/pipx/bin" PIPX_MAN_DIR="$work/pipx/man" \
+        "$build/dist-tools/bin/pipx" install "$wheel"
     check_version "$work/pipx/bin/tenmap"
     tested "${wheel##*/}" "uvx, pipx"
 }

