@@ -4,9 +4,9 @@
     scripts/binaries.py FILE...          wheels (.whl) and archives (.tar.gz)
 
 Linux: they may need libc, libm, libpthread, libdl and the loader, and no symbol version of glibc
-above 2.17. macOS: they may need libSystem, and at most macOS 11. Windows: they may need libraries
-that Windows has, and python3.dll. Prints a line for each binary. Fails if one asks for more, or if a
-file has none.
+above 2.17. macOS: they may need libSystem, and at most macOS 11; arm64 runs only what is signed.
+Windows: they may need libraries that Windows has, and python3.dll. Prints a line for each binary.
+Fails if one asks for more, or if a file has none.
 """
 
 import pathlib
@@ -51,7 +51,7 @@ def elf(content):
 def mach_o(content):
     """The same for a 64-bit Mach-O file, and the oldest macOS that loads it."""
     count, at = struct.unpack_from("<I", content, 16)[0], 32
-    needed, oldest = [], (0, 0)
+    needed, oldest, signed = [], (0, 0), struct.unpack_from("<I", content, 4)[0] != 0x100000C  # arm64
     for _ in range(count):
         command, size = struct.unpack_from("<II", content, at)
         if command in (0xC, 0x80000018, 0x8000001F):  # LC_LOAD_DYLIB, weak, re-exported
@@ -60,8 +60,10 @@ def mach_o(content):
         if command == 0x32:  # LC_BUILD_VERSION
             version = struct.unpack_from("<I", content, at + 12)[0]
             oldest = version >> 16, version >> 8 & 255
+        signed |= command == 0x1D  # LC_CODE_SIGNATURE
         at += size
-    return needed, ".".join(map(str, oldest)), (0, 0) < oldest <= (11, 0)
+    system = ".".join(map(str, oldest)) + ("" if signed else ", not signed")
+    return needed, system, signed and (0, 0) < oldest <= (11, 0)
 
 
 def pe(content):
@@ -93,7 +95,9 @@ def check(path, name, content):
         allowed, system = MACOS, f"macOS {oldest}"
     own = pathlib.PurePosixPath(name).name
     excess = [library for library in needed if not allowed.match(library) and own not in library]
-    verdict = "ok" if fine and not excess else "FAILED: asks for too much: " + (" ".join(excess) or system)
+    verdict = "ok"
+    if excess or not fine:
+        verdict = "FAILED: " + ("asks for too much: " + " ".join(excess) if excess else system)
     print(f"{path.name}: {name}: {len(content)} bytes; {system}; {' '.join(needed) or 'static'}: {verdict}")
     return fine and not excess
 

@@ -165,6 +165,12 @@ a_program_that_needs_more_than_libc() {
     tar -czf planted/tenmap.tar.gz -C planted tenmap
 }
 an_archive_without_binaries() { mkdir planted && tar -czf planted/tenmap.tar.gz LICENSE; }
+an_unsigned_program_for_arm64_macOS() { # a header with LC_BUILD_VERSION
+    mkdir planted && python3 -c 'import pathlib, struct
+header = 0xFEEDFACF, 0x100000C, 0, 2, 1, 24, 0, 0, 0x32, 24, 1, 11 << 16, 11 << 16, 0
+pathlib.Path("planted/tenmap").write_bytes(struct.pack("<14I", *header))' &&
+        tar -czf planted/tenmap.tar.gz -C planted tenmap
+}
 a_folder_to_pack_without_files() { mkdir -p planted && add planted.txt planted; }
 a_release_with_a_wrong_sum() {
     mkdir planted && add planted/tenmap.whl planted && echo "$(printf '%064d' 0)  tenmap.whl" >planted/SHA256SUMS
@@ -322,6 +328,8 @@ fault quick release.sh a_header_of_another_version 'FAILED .*it has [0-9.]*\.987
 fault quick binaries.py a_program_that_needs_more_than_libc 'too much: libplanted.so' \
     by python3 scripts/binaries.py planted/tenmap.tar.gz
 fault quick binaries.py an_archive_without_binaries 'has no binaries' \
+    by python3 scripts/binaries.py planted/tenmap.tar.gz
+fault quick binaries.py an_unsigned_program_for_arm64_macOS 'FAILED: macOS 11.0, not signed' \
     by python3 scripts/binaries.py planted/tenmap.tar.gz
 fault quick pack.py a_folder_to_pack_without_files 'planted has no files' \
     by python3 scripts/pack.py tar planted planted.tar.gz
