@@ -1,7 +1,7 @@
 # The name of an output says its format. A name of another format than SafeTensors is refused before
 # anything is written, by every command that writes a model.
 before=$(ls -A)
-for ending in gguf bin pt pth ckpt onnx npz npy h5 msgpack tflite safetensors.gz GGUF safetensor; do
+for ending in gguf bin pt pth ckpt onnx npz npy h5 msgpack tflite safetensors.gz GGUF json txt html safetensor; do
     t convert small.safetensors --to f16 -o x.$ending
 done
 refused() {
@@ -19,6 +19,11 @@ refused rename small.safetensors 's/a/b/' -o x.gguf
 refused convert sharded --to f16 -o x.gguf
 refused convert layers.safetensors --quantize fp8-channel -o x.gguf
 refused convert small.safetensors --to f16 -n --json -o x.gguf
+# A report is no model, and no model is a report.
+refused report small.safetensors -o x.gguf
+refused report small.safetensors -o x.safetensors
+refused report small.safetensors --treemap x.pt
+refused report small.safetensors -o x.json --heatmap x.svg
 cp small.safetensors really.pt
 refused realign really.pt --in-place
 cmp small.safetensors really.pt && rm really.pt

@@ -152,11 +152,11 @@ static int begin_outputs(const report_settings *set, const char *page, const rep
     if (!status)
         status = apart(set->treemap, set->heatmap);
     if (!status && page)
-        status = report_file_begin(&out->page, page, set->force, r);
+        status = report_file_begin(&out->page, page, "HTML", set->force, r);
     if (!status && set->treemap)
-        status = report_file_begin(&out->treemap, set->treemap, set->force, r);
+        status = report_file_begin(&out->treemap, set->treemap, "SVG", set->force, r);
     if (!status && set->heatmap)
-        status = report_file_begin(&out->heatmap, set->heatmap, set->force, r);
+        status = report_file_begin(&out->heatmap, set->heatmap, "SVG", set->force, r);
     return status;
 }
 

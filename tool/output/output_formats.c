@@ -1,4 +1,6 @@
-/* Refuses names of outputs that promise a format which the tool does not write. */
+/* Refuses names of outputs that promise another format than what is written. */
+#include "output/output_formats.h"
+
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
@@ -39,11 +41,39 @@ static const struct other_format {
     {".gz", "gzip"},
     {".xz", "xz"},
     {".zst", "zstd"},
+    {".bz2", "bzip2"},
+    {".tgz", "tar"},
+    {".7z", "7-Zip"},
+    {".json", "JSON"},
+    {".yaml", "YAML"},
+    {".yml", "YAML"},
+    {".txt", "text"},
+    {".md", "Markdown"},
+    {".csv", "CSV"},
+    {".tsv", "TSV"},
+    {".html", "HTML"},
+    {".svg", "SVG"},
 };
 
 static bool ends_in(const char *path, const char *ending) {
     size_t n = strlen(path), m = strlen(ending);
     return n >= m && strcasecmp(path + n - m, ending) == 0;
+}
+
+/* The format that the name promises; NULL: it promises none of these. */
+static const char *promised_format(const char *path) {
+    for (size_t i = 0; i < sizeof other_formats / sizeof other_formats[0]; i++)
+        if (ends_in(path, other_formats[i].ending))
+            return other_formats[i].format;
+    return NULL;
+}
+
+int check_page_name(const char *path, const char *format) {
+    const char *promised = ends_in(path, ".safetensors") ? "SafeTensors" : promised_format(path);
+    if (!promised || strcmp(promised, format) == 0)
+        return EXIT_FINE;
+    return fail(EXIT_USAGE, "the ending of '%s' says %s, but this file would be %s", path, promised,
+                format);
 }
 
 int check_output_name(const output_settings *out) {
@@ -52,11 +82,11 @@ int check_output_name(const output_settings *out) {
     if (ends_in(out->path, ".safetensor"))
         return fail(EXIT_USAGE, "'%s' ends in '.safetensor'; did you mean '.safetensors'?",
                     out->path);
-    for (size_t i = 0; i < sizeof other_formats / sizeof other_formats[0]; i++)
-        if (ends_in(out->path, other_formats[i].ending))
-            return fail(EXIT_USAGE,
-                        "the ending of '%s' says %s, but only SafeTensors can be written: choose a "
-                        "name that ends in .safetensors, or a folder",
-                        out->path, other_formats[i].format);
+    const char *promised = promised_format(out->path);
+    if (promised)
+        return fail(EXIT_USAGE,
+                    "the ending of '%s' says %s, but only SafeTensors can be written: choose a "
+                    "name that ends in .safetensors, or a folder",
+                    out->path, promised);
     return EXIT_FINE;
 }

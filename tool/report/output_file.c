@@ -5,11 +5,15 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "output/output_formats.h"
 #include "report.h"
 
-int report_file_begin(report_file *f, const char *path, bool force, const report *r) {
+int report_file_begin(report_file *f, const char *path, const char *format, bool force,
+                      const report *r) {
     const tenmap_model *const models[] = {r->model, r->base};
     int status = atomic_file_check(path, force, models, 2);
+    if (!status)
+        status = check_page_name(path, format);
     if (!status)
         status = atomic_file_open(&f->file, path, force);
     if (status)

@@ -127,14 +127,15 @@ void report_write_bins(const report *r, FILE *out);
 void report_write_page(const report *r, FILE *out);
 
 /*
- * output_file.c: one output file. report_file_begin reports problems with the path (a folder, the
- * model itself) before any work is done.
+ * output_file.c: one output file, in `format` ("HTML"). report_file_begin reports problems with the
+ * path (a folder, the model itself, the ending of another format) before any work is done.
  */
 typedef struct report_file {
     atomic_file file;
     FILE *out; /* NULL: not open, or finished */
 } report_file;
-int report_file_begin(report_file *f, const char *path, bool force, const report *r);
+int report_file_begin(report_file *f, const char *path, const char *format, bool force,
+                      const report *r);
 int report_file_commit(report_file *f, uint64_t *bytes); /* its size */
 void report_file_abort(report_file *f);                  /* does nothing after a commit */
 
