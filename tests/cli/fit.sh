@@ -185,6 +185,12 @@ echo '{"model_type": "llama", "num_hidden_layers": 90000, "num_attention_heads":
  "head_dim": 18446744073709551615, "max_position_embeddings": 18446744073709551615}' >other/config.json
 t fit --context 1M --as stored --memory 1GB --tsv other
 
+# More context than the model was made for is a limit as well, if that is asked for.
+t fit --memory 24GB --context 32k --as int4 Llama-3-8B
+# No memory is not no limit.
+t fit --memory 0 Llama-3-8B
+t fit --memory 0GB --tsv Llama-3-8B
+
 t fit --context 32q Llama-3-8B
 t fit --context 0 Llama-3-8B
 t fit --batch 0 Llama-3-8B

@@ -18,6 +18,9 @@
 
 enum { DEFAULT_CONTEXT = 8192, LABEL = 12 };
 
+/* The value of --memory where it is not given. */
+#define NO_LIMIT UINT64_MAX
+
 typedef struct fit_settings {
     uint64_t memory, batch;
     const char *context;
@@ -26,7 +29,8 @@ typedef struct fit_settings {
     bool json, tsv;
 } fit_settings;
 
-static const fit_settings fit_defaults = {.batch = 1, .cache_dtype = TENMAP_F16};
+static const fit_settings fit_defaults = {
+    .memory = NO_LIMIT, .batch = 1, .cache_dtype = TENMAP_F16};
 
 #define AT(field) offsetof(fit_settings, field)
 static const option fit_options[] = {
@@ -94,9 +98,19 @@ static uint64_t cache_for(const fitting *f, uint64_t tokens) {
                              f->set->batch);
 }
 
-/* The longest context that fits, at most what the model was made for; 0: none. */
+/* Whether the question is also whether the model fits. */
+static bool is_limited(const fitting *f) {
+    return f->set->memory != NO_LIMIT;
+}
+
+/*
+ * The longest context that fits, at most what the model was made for, or what was asked for if that
+ * is more; 0: none.
+ */
 static uint64_t longest_context(const fitting *f, uint64_t weights) {
     uint64_t low = 0, high = f->profile.context_length;
+    if (high && high < f->context)
+        high = f->context;
     if (!f->profile.cache.known || f->profile.cache.kind == CACHE_NONE || !high ||
         weights > f->set->memory)
         return 0;
@@ -115,7 +129,7 @@ static fit_row make_row(const fitting *f, const quant_plan *plan) {
     r.total = saturated_sum(r.weights, f->cache_bytes);
     r.bits = f->profile.params ? 8 * (double)r.weights / (double)f->profile.params : 0;
     r.fits = r.total <= f->set->memory;
-    r.most_context = f->set->memory ? longest_context(f, r.weights) : 0;
+    r.most_context = is_limited(f) ? longest_context(f, r.weights) : 0;
     return r;
 }
 
@@ -188,15 +202,23 @@ static void print_facts_of(const fitting *f) {
     text_free(&t);
 }
 
+/* Whether the sizes include the KV cache; those of an adapter do not, nor where it is unknown. */
+static bool has_total(const fitting *f) {
+    return f->profile.cache.known && !f->profile.id.adapter.modules;
+}
+
 static void put_row(table *t, const fitting *f, const fit_row *r) {
     table_put(t, STYLE_CYAN, "  %s", quant_plan_name(r->plan));
     table_put(t, STYLE_NONE, "%.2f", r->bits);
     text_add_bytes(table_cell(t), r->weights);
     table_end_cell(t, STYLE_NONE);
-    text_add_bytes(table_cell(t), r->total);
+    if (has_total(f))
+        text_add_bytes(table_cell(t), r->total);
+    else
+        text_addf(table_cell(t), "?");
     table_end_cell(t, STYLE_BOLD);
     table_put(t, STYLE_NONE, "%.2f", (double)r->total / (1 << 30));
-    if (!f->set->memory)
+    if (!is_limited(f))
         return;
     table_put(t, r->fits ? STYLE_GREEN : STYLE_RED, "%s", r->fits ? "yes" : "no");
     if (r->most_context)
@@ -217,7 +239,7 @@ static void print_rows(const fitting *f) {
         {"WEIGHTS", true, COLUMN_STAYS},       {"WITH CACHE", true, COLUMN_STAYS},
         {"GIB", true, COLUMN_STAYS},           {"FITS", false, COLUMN_STAYS},
         {"MOST CONTEXT", true, COLUMN_SPARE}};
-    table *t = table_new(columns, f->set->memory ? 7 : 5);
+    table *t = table_new(columns, is_limited(f) ? 7 : 5);
     for (size_t i = 0; quant_plan_at(i); i++) {
         fit_row r = make_row(f, quant_plan_at(i));
         if (is_asked(f, i) && !is_told_already(f, &r, i))
@@ -231,7 +253,10 @@ static void print_rows(const fitting *f) {
 static void print_fit(const fitting *f) {
     print_facts_of(f);
     print_rows(f);
-    printf("  %sprograms need more, for activations and buffers%s\n", paint(STYLE_DIM),
+    printf("  %s%s%s\n", paint(STYLE_DIM),
+           has_total(f) ? "programs need more, for activations and buffers"
+                        : "only the weights are counted; programs need more, for the KV cache, "
+                          "activations and buffers",
            paint_end());
 }
 
@@ -258,7 +283,7 @@ static void json_row(const fitting *f, const fit_row *r) {
     json_key_real("bits_per_weight", r->bits);
     json_key_uint("weight_bytes", r->weights);
     json_key_uint("total_bytes", r->total);
-    if (f->set->memory) {
+    if (is_limited(f)) {
         json_key_bool("fits", r->fits);
         json_key_uint("most_context", r->most_context);
     }
@@ -274,7 +299,7 @@ static void print_fit_json(const fitting *f) {
     json_key_uint("context", f->context);
     json_key_uint("batch", f->set->batch);
     json_cache(f);
-    if (f->set->memory) {
+    if (is_limited(f)) {
         json_key_uint("memory", f->set->memory);
         json_key_bool("fits", deciding_row(f).fits);
     }
@@ -303,7 +328,7 @@ static void print_fit_tsv(const fitting *f) {
             continue;
         printf("%s\t%s\t%.4f\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t", path.bytes,
                quant_plan_word(r.plan), r.bits, r.weights, f->cache_bytes, r.total);
-        if (f->set->memory)
+        if (is_limited(f))
             printf("%d\t%" PRIu64 "\n", r.fits, r.most_context);
         else
             puts("\t");
@@ -336,7 +361,7 @@ static int fit_open(const tenmap_model *model, const char *path, bool several,
         putchar('\n');
     printed = true;
     (set->json ? print_fit_json : set->tsv ? print_fit_tsv : print_fit)(&f);
-    if (set->memory && !deciding_row(&f).fits)
+    if (is_limited(&f) && !deciding_row(&f).fits)
         status = EXIT_DIFFERENT;
     profile_free(&f.profile);
     schemes_free(&known);
@@ -362,6 +387,8 @@ static int fit_run(const invocation *call) {
         return fail(EXIT_USAGE,
                     "--context takes a number of tokens such as 8192, 32k or 1M, not '%s'",
                     set->context);
+    if (!set->memory)
+        return fail(EXIT_USAGE, "--memory takes the size of the memory, more than 0, such as 24GB");
     if (!set->batch)
         return fail(EXIT_USAGE, "--batch takes the number of sequences, 1 or more");
     if (!tenmap_dtype_block(set->cache_dtype, NULL, NULL))
