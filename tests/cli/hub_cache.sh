@@ -45,3 +45,11 @@ printf x | dd of="hub/models--meta--Small-1B/blobs/$(cd hub/models--meta--Small-
     bs=1 seek=20000 conv=notrunc 2>/dev/null
 t inventory hub/models--meta--Small-1B --verify
 t inventory hub --tsv --json
+# In a cache, any file may be missing. To verify nothing is not success.
+ln -s ../../blobs/gone "hub/models--other--adapters/snapshots/$one/config.json"
+t inventory hub/models--other--adapters --no-duplicates
+mkdir plain
+cp small.safetensors plain
+ln -s gone plain/config.json
+t inventory plain --verify --no-duplicates
+t inventory plain --no-duplicates

@@ -396,11 +396,23 @@ static size_t count_blobs(const inventory *all, blob_verdict verdict) {
     return count;
 }
 
+static bool is_verified(const inventory *all) {
+    return count_blobs(all, BLOB_RIGHT) || count_blobs(all, BLOB_WRONG);
+}
+
 static void print_verdicts(const inventory *all) {
     size_t git = count_blobs(all, BLOB_GIT_NAME), other = count_blobs(all, BLOB_OTHER_NAME);
+    size_t unreadable = count_blobs(all, BLOB_UNREADABLE);
     print_leftovers(all, LEFTOVER_BLOB, "Damaged files", "its SHA-256 is not its name");
-    printf("\n%zu of %zu blobs have the SHA-256 that their names say", count_blobs(all, BLOB_RIGHT),
-           count_blobs(all, BLOB_RIGHT) + count_blobs(all, BLOB_WRONG));
+    if (is_verified(all))
+        printf("\n%zu of %zu blobs have the SHA-256 that their names say",
+               count_blobs(all, BLOB_RIGHT),
+               count_blobs(all, BLOB_RIGHT) + count_blobs(all, BLOB_WRONG));
+    else
+        printf("\nNothing was verified: no file here is named by its SHA-256, as those in a hub's "
+               "cache are");
+    if (unreadable)
+        printf("; %zu could not be read", unreadable);
     if (git)
         printf("; %zu not verified: named by Git's SHA-1, which is not a SHA-256", git);
     if (other)
@@ -410,11 +422,12 @@ static void print_verdicts(const inventory *all) {
 
 static void print_inventory(const inventory *all, const inventory_settings *set) {
     size_t broken = 0;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, own_bytes = 0; /* of all rows; of their files, each counted once */
     text line = {0};
     for (size_t i = 0; i < all->count; i++) {
         broken += all->models[i].broken != NULL;
         bytes += all->models[i].bytes;
+        own_bytes += all->models[i].first == i ? all->models[i].bytes : 0;
     }
     if (all->count > broken)
         print_models(all);
@@ -430,6 +443,11 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
     text_addf(&line, "%s%zu model%s, ", all->count ? "\n" : "", all->count,
               all->count == 1 ? "" : "s");
     text_add_bytes(&line, bytes);
+    if (own_bytes != bytes) {
+        text_addf(&line, " (");
+        text_add_bytes(&line, own_bytes);
+        text_addf(&line, " on disk, because some are links to the same files)");
+    }
     if (broken)
         text_addf(&line, "; %zu broken", broken);
     if (all->not_compared)
@@ -493,7 +511,8 @@ static void json_shares(const inventory *all) {
 /* Blobs are listed if they were verified. */
 static void json_leftovers(const inventory *all) {
     static const char *const kinds[] = {"incomplete", "dangling", "blobs"};
-    static const char *const verdicts[] = {"", "right", "wrong", "git_sha1_name", "other_name"};
+    static const char *const verdicts[] = {"",           "right",     "wrong", "git_sha1_name",
+                                           "other_name", "unreadable"};
     for (leftover_kind kind = LEFTOVER_INCOMPLETE; kind <= LEFTOVER_BLOB; kind++) {
         json_key(kinds[kind]);
         json_open('[', false);
@@ -643,7 +662,9 @@ static int inventory_run(const invocation *call) {
         else
             print_inventory(&all, set);
         bool left = all.leftover_count && all.leftovers[0].kind != LEFTOVER_BLOB;
-        status = broken || left || count_blobs(&all, BLOB_WRONG) ? EXIT_DIFFERENT : EXIT_FINE;
+        bool damaged = count_blobs(&all, BLOB_WRONG) || count_blobs(&all, BLOB_UNREADABLE);
+        bool unverified = set->verify && !is_verified(&all);
+        status = broken || left || damaged || unverified ? EXIT_DIFFERENT : EXIT_FINE;
     }
     inventory_free(&all);
     return status;
@@ -668,8 +689,8 @@ const command cmd_inventory = {
         "dtype, its shape and a sample of its bytes match a tensor of another model. Models\n"
         "with the same tensors form a group.\n"
         "\n"
-        "Exit: 1 if a model is broken, a download is incomplete, a link's file is missing, or\n"
-        "a file is damaged.",
+        "Exit: 1 if a model is broken, a download is incomplete, a link's file is missing, a\n"
+        "file is damaged, or --verify finds nothing to verify.",
     .examples = inventory_examples,
     .settings_size = sizeof(inventory_settings),
     .defaults = &inventory_defaults,

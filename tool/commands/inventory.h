@@ -62,6 +62,7 @@ typedef enum blob_verdict {
     BLOB_WRONG,      /* it is not */
     BLOB_GIT_NAME,   /* its name is a SHA-1 of Git's, as small files have, and no SHA-256 */
     BLOB_OTHER_NAME, /* its name is not a digest */
+    BLOB_UNREADABLE, /* an error message has said why */
 } blob_verdict;
 
 typedef struct leftover {
@@ -104,11 +105,15 @@ typedef struct hub_place {
 /* Adds "ORG/NAME@12345678" for a model in a hub's cache; false: the path is not in one. */
 bool text_add_hub_name(text *out, const char *path, hub_place *place);
 bool is_blobs_folder(const char *path);
+bool is_snapshot_folder(const char *path);
 /* Folders of a hub's cache that list what does not exist, and what is locked. */
 bool is_hub_record(const char *name);
 void add_leftover(inventory *all, leftover_kind kind, const char *folder, const char *name);
 void sort_leftovers(inventory *all);
-/* Compares the blobs with their names. Returns 0, or an exit code after printing an error. */
+/*
+ * Compares the blobs with their names. Files that cannot be read have a verdict of their own.
+ * Returns 0 or an exit code.
+ */
 int verify_blobs(inventory *all, unsigned threads);
 
 /* same_files.c: finds models with the same files, so that files are read only once. */

@@ -120,8 +120,16 @@ typedef struct open_folder {
     folder_entry at;
     DIR *list;
     size_t singles, parts, indexes;
-    bool is_blobs; /* of a hub's cache: names of files are digests */
+    bool is_blobs;    /* of a hub's cache: names of files are digests */
+    bool is_snapshot; /* of a hub's cache, or a folder in it: files are links to blobs */
 } open_folder;
+
+/* A link of a hub's cache, to a file that is missing. Elsewhere, only models are looked at. */
+static bool is_dangling(const open_folder *f, const struct dirent *e) {
+    struct stat s;
+    return f->is_snapshot && fstatat(dirfd(f->list), e->d_name, &s, 0) != 0 &&
+           fstatat(dirfd(f->list), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode);
+}
 
 /* A folder, a link to one, or a file that is not a model. */
 static void look_at_other(walk *w, inventory *all, open_folder *f, const struct dirent *e) {
@@ -148,7 +156,8 @@ static void look_at_other(walk *w, inventory *all, open_folder *f, const struct 
 
 static void look_at(walk *w, inventory *all, open_folder *f, const struct dirent *e) {
     struct stat s;
-    if (has_model_ending(e->d_name) && fstatat(dirfd(f->list), e->d_name, &s, 0) != 0) {
+    if (is_dangling(f, e) ||
+        (has_model_ending(e->d_name) && fstatat(dirfd(f->list), e->d_name, &s, 0) != 0)) {
         add_leftover(all, LEFTOVER_DANGLING, f->at.path, e->d_name);
     } else if (has_ending(e->d_name, ".safetensors.index.json")) {
         f->indexes++;
@@ -169,7 +178,8 @@ static void look_at(walk *w, inventory *all, open_folder *f, const struct dirent
 
 /* Collects the models of one folder; its subfolders are visited later. */
 static void look_into(walk *w, inventory *all, folder_entry at) {
-    open_folder f = {.at = at, .is_blobs = is_blobs_folder(at.path)};
+    open_folder f = {
+        .at = at, .is_blobs = is_blobs_folder(at.path), .is_snapshot = is_snapshot_folder(at.path)};
     size_t before = all->count, kept = before;
     struct stat s;
     f.list = opendir(f.at.path);

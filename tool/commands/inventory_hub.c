@@ -49,6 +49,11 @@ bool is_blobs_folder(const char *path) {
     return slash && strcmp(slash, "/blobs") == 0 && after_models(path);
 }
 
+bool is_snapshot_folder(const char *path) {
+    const char *name = after_models(path), *slash = name ? strchr(name, '/') : NULL;
+    return slash && strncmp(slash, "/snapshots/", 11) == 0;
+}
+
 bool is_hub_record(const char *name) {
     return strcmp(name, ".no_exist") == 0 || strcmp(name, ".locks") == 0;
 }
@@ -104,9 +109,10 @@ static int verify_one(void *ctx, size_t i) {
     l->verdict = count == SHA1_DIGITS ? BLOB_GIT_NAME : BLOB_OTHER_NAME;
     if (count != SHA256_DIGITS)
         return EXIT_FINE;
-    int status = sha256_file(l->path, digest);
-    if (status)
-        return status;
+    if (sha256_file(l->path, digest) != EXIT_FINE) {
+        l->verdict = BLOB_UNREADABLE;
+        return EXIT_FINE;
+    }
     hex_digits(digest, SHA256_BYTES, digits);
     l->verdict = strcmp(digits, strrchr(l->path, '/') + 1) == 0 ? BLOB_RIGHT : BLOB_WRONG;
     return EXIT_FINE;
