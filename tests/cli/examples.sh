@@ -58,6 +58,7 @@ JSON
     cp "$golden/good/gguf-version-2.gguf" model-f16.gguf
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %s\n' \
         "$(sha256sum model.safetensors | cut -d' ' -f1)" "$(wc -c <model.safetensors)" >pointers/model.safetensors
+    (cd llama && sha256sum config.json) | sed "s,  ,  llama/," >SHA256SUMS
 }
 mkdir given bin
 ln -s "$tool" bin/tenmap

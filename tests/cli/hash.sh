@@ -37,6 +37,25 @@ t hash sharded --verify $digest
 "$tool" hash sharded small.safetensors >SHA256SUMS
 t hash sharded small.safetensors --verify SHA256SUMS
 t hash other.safetensors --verify SHA256SUMS
+# Without files, all of the list; one that is missing or changed does not hide the others.
+t hash --verify SHA256SUMS
+cp SHA256SUMS three
+{ echo "$digest  nosuch.safetensors" && echo "$digest *other.safetensors"; } >>three
+t hash --verify three
+t hash --verify three --json -q
+"$tool" hash "$odd" small.safetensors >escaped
+t hash --verify escaped
+t hash --verify escaped "$odd"
+t hash --verify sha256:$digest small.safetensors
+t hash --verify ${digest%?} small.safetensors
+t hash --verify sha256:1234 small.safetensors
+t hash --verify $digest
+t hash --verify cache
+t hash --verify small.safetensors
+t hash --verify right
+: >nothing
+t hash --verify nothing
+t hash --verify nothing small.safetensors
 mkdir -p hub/blobs hub/snapshots/main
 cp small.safetensors hub/blobs/$digest
 ln -s ../../blobs/$digest hub/snapshots/main/model.safetensors

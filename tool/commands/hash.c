@@ -45,6 +45,7 @@ static const option hash_options[] = {
 
 static const example hash_examples[] = {
     {"tenmap hash llama/ >SHA256SUMS", "the SHA-256 of every shard, as sha256sum writes them"},
+    {"tenmap hash --verify SHA256SUMS", "whether these files are still the same"},
     {"tenmap hash model.safetensors --verify pointers/model.safetensors",
      "whether a download is the file that the hub has"},
     {"tenmap hash llama/ --verify hf://ORG/MODEL", "the same, but the hub itself is asked"},
@@ -191,57 +192,106 @@ static bool is_right_size(const file_entry *entry, const lfs_pointer *want) {
     return want->size == ANY_SIZE || entry->size == want->size;
 }
 
-/* A file of the wrong size is not read at all. */
-static int verify_files(file_list *list, const hash_settings *set) {
-    lfs_pointer *wanted = need(list->count, sizeof *wanted);
-    file_list right = {need(list->count, sizeof *right.items), 0};
-    int status = EXIT_FINE;
-    for (size_t i = 0; !status && i < list->count; i++) {
-        status = read_expected(set->verify, list->items[i].path, &wanted[i]);
-        if (!status && is_right_size(&list->items[i], &wanted[i]))
-            right.items[right.count++] = list->items[i];
-    }
-    if (!status)
-        status = hash_files(&right, (unsigned)set->threads);
-    if (!status && set->json)
-        json_open('[', false);
+/* Reports what was read: `right` are those files of `list` that have the size that they should. */
+static int report_verdicts(const file_list *list, const lfs_pointer *wanted, const file_list *right,
+                           bool json) {
+    int verdict = EXIT_FINE;
     size_t next = 0;
-    int verdict = status;
-    for (size_t i = 0; !status && i < list->count; i++) {
+    if (json)
+        json_open('[', false);
+    for (size_t i = 0; i < list->count; i++) {
         char digits[2 * SHA256_BYTES + 1] = "";
         if (is_right_size(&list->items[i], &wanted[i]))
-            hex_digits(right.items[next++].sha256, SHA256_BYTES, digits);
+            hex_digits(right->items[next++].sha256, SHA256_BYTES, digits);
         bool same = strcmp(digits, wanted[i].sha256) == 0;
-        report_verdict(&list->items[i], &wanted[i], digits, same, set->json);
+        report_verdict(&list->items[i], &wanted[i], digits, same, json);
         verdict = same ? verdict : EXIT_DIFFERENT;
     }
-    if (!status && set->json)
+    if (json)
         json_close();
-    free(wanted);
-    free(right.items);
     return verdict;
+}
+
+/* A file of the wrong size is not read at all. */
+static int verify_files(const file_list *list, const lfs_pointer *wanted,
+                        const hash_settings *set) {
+    file_list right = {need(list->count, sizeof *right.items), 0};
+    for (size_t i = 0; i < list->count; i++)
+        if (is_right_size(&list->items[i], &wanted[i]))
+            right.items[right.count++] = list->items[i];
+    int status = hash_files(&right, (unsigned)set->threads);
+    if (!status)
+        status = report_verdicts(list, wanted, &right, set->json);
+    free(right.items);
+    return status;
+}
+
+static int verify_named(const file_list *list, const hash_settings *set) {
+    lfs_pointer *wanted = need(list->count, sizeof *wanted);
+    int status = EXIT_FINE;
+    if (list->count > 1 && !expects_several(set->verify))
+        status = fail(EXIT_USAGE,
+                      "there are %zu files: --verify needs a folder that has a pointer for each, a "
+                      "file of sha256sum, or an address of their folder",
+                      list->count);
+    for (size_t i = 0; !status && i < list->count; i++)
+        status = read_expected(set->verify, list->items[i].path, &wanted[i]);
+    if (!status)
+        status = verify_files(list, wanted, set);
+    free(wanted);
+    return status;
+}
+
+static void free_files(file_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i].path);
+    free(list->items);
+}
+
+/*
+ * Verifies all files of a list, as sha256sum -c does: names are relative to the current folder. A
+ * file that is missing does not keep others from being verified.
+ */
+static int verify_list(const hash_settings *set) {
+    file_list list = {0};
+    expected_file *files = NULL;
+    size_t count = 0;
+    struct stat s;
+    if (stat(set->verify, &s) != 0 || !S_ISREG(s.st_mode))
+        return fail(EXIT_USAGE, "name the files to compare, unless --verify is a list that "
+                                "sha256sum wrote");
+    int status = read_sums(set->verify, &files, &count), missing = EXIT_FINE;
+    lfs_pointer *wanted = need(count, sizeof *wanted);
+    for (size_t i = 0; !status && i < count; i++) {
+        wanted[list.count] = files[i].want;
+        int failed = add_file(&list, files[i].name);
+        missing = failed ? failed : missing;
+    }
+    if (!status)
+        status = verify_files(&list, wanted, set);
+    for (size_t i = 0; i < count; i++)
+        free(files[i].name);
+    free(files);
+    free(wanted);
+    free_files(&list);
+    return missing ? missing : status;
 }
 
 static int run_files(const invocation *call, const hash_settings *set) {
     file_list list = {0};
     int status = EXIT_FINE;
+    if (!call->operand_count)
+        return verify_list(set);
     for (size_t i = 0; !status && i < call->operand_count; i++)
         status = add_operand(&list, call->operands[i]);
-    if (!status && set->verify && list.count > 1 && !expects_several(set->verify))
-        status = fail(EXIT_USAGE,
-                      "there are %zu files: --verify needs a folder that has a pointer for each, a "
-                      "file of sha256sum, or an address of their folder",
-                      list.count);
-    if (!status && set->verify)
-        status = verify_files(&list, set);
-    else if (!status) {
+    if (!status && set->verify) {
+        status = verify_named(&list, set);
+    } else if (!status) {
         status = hash_files(&list, (unsigned)set->threads);
         if (!status)
             print_sums(&list, set->json);
     }
-    for (size_t i = 0; i < list.count; i++)
-        free(list.items[i].path);
-    free(list.items);
+    free_files(&list);
     return status;
 }
 
@@ -345,6 +395,8 @@ static int hash_all(const invocation *call) {
     bool prints = set->tensors || set->whole;
     if (prints && set->verify)
         return fail(EXIT_USAGE, "--verify compares files; leave out --tensors and --model");
+    if (!call->operand_count && !set->verify)
+        return fail(EXIT_USAGE, "usage: tenmap hash MODEL...; --help says more");
     if (!prints && set->dequantize)
         return fail(EXIT_USAGE, "--dequantize is about values; it needs --tensors or --model");
     common.dequantize = set->dequantize;
@@ -364,13 +416,14 @@ const command cmd_hash = {
     .name = "hash",
     .summary = "Print the SHA-256 of files, or fingerprints of tensors and models",
     .operands = "MODEL...",
-    .min_operands = 1,
+    .min_operands = 0,
     .max_operands = SIZE_MAX,
     .options = hash_options,
     .details =
         "Without options, prints the SHA-256 of each file, in the format of sha256sum. A folder\n"
         "or an index stands for the shards of its model, a folder of several models for all of\n"
-        "them, and any other file for itself.\n"
+        "them, and any other file for itself. --verify SHA256SUMS, without MODEL, checks all\n"
+        "files of the list, whose names are relative to the current folder.\n"
         "\n"
         "Fingerprints are 128 bits of XXH3. They are fast, and protect against accidents, not\n"
         "against forgery. Renaming a tensor changes the model's fingerprint, not the tensor's.",

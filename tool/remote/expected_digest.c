@@ -23,9 +23,25 @@ static bool copy_digest(const char *from, char out[DIGITS + 1]) {
     return true;
 }
 
+/* The digits of "sha256:DIGITS", as registries write digests, or those that are given alone. */
+static const char *digits_of(const char *where) {
+    static const char prefix[] = "sha256:";
+    return strncmp(where, prefix, sizeof prefix - 1) == 0 ? where + sizeof prefix - 1 : where;
+}
+
 static bool is_digest(const char *where) {
     char digits[DIGITS + 1];
+    where = digits_of(where);
     return strlen(where) == DIGITS && copy_digest(where, digits);
+}
+
+/* Whether it is meant to be a digest, but has too many digits, too few, or others. */
+static bool is_bad_digest(const char *where) {
+    enum { MD5_DIGITS = 32 };
+    const char *digits = digits_of(where);
+    size_t count = strspn(digits, "0123456789abcdefABCDEF");
+    struct stat s;
+    return digits != where || (count >= MD5_DIGITS && !digits[count] && stat(where, &s) != 0);
 }
 
 static const char *base_name(const char *path) {
@@ -63,58 +79,134 @@ static int expect_from_hub(const char *where, const char *file, lfs_pointer *out
     return status;
 }
 
-/* How well the rest of a line, after the digest, names the file: 2 by its path, 1 by its name. */
-static int names_file(const char *rest, size_t len, const char *file) {
-    const char *last = base_name(file);
-    size_t last_len = strlen(last);
-    if (len < 3 || rest[0] != ' ' || (rest[1] != ' ' && rest[1] != '*'))
-        return 0;
-    rest += 2;
-    len -= 2;
-    if (len == strlen(file) && memcmp(rest, file, len) == 0)
-        return 2;
-    bool ends = len >= last_len && memcmp(rest + len - last_len, last, last_len) == 0;
-    return ends && (len == last_len || rest[len - last_len - 1] == '/');
+/* Adds a name that sha256sum has escaped, without its escapes. */
+static void add_unescaped(text *out, const char *name, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        bool escaped = name[i] == '\\' && i + 1 < len;
+        i += escaped;
+        text_add(out,
+                 escaped && name[i] == 'n'   ? "\n"
+                 : escaped && name[i] == 'r' ? "\r"
+                                             : name + i,
+                 1);
+    }
+}
+
+/* A line of sha256sum: the digest and the name. A backslash before them says that the name is
+ * escaped. Returns false if the line is not one. */
+static bool parse_sum(const char *line, size_t len, char digest[DIGITS + 1], text *name) {
+    bool escaped = *line == '\\';
+    line += escaped;
+    len -= escaped;
+    text_clear(name);
+    if (len < DIGITS + 3 || !copy_digest(line, digest))
+        return false;
+    line += DIGITS;
+    len -= DIGITS;
+    if (line[0] != ' ' || (line[1] != ' ' && line[1] != '*'))
+        return false;
+    if (escaped)
+        add_unescaped(name, line + 2, len - 2);
+    else
+        text_add(name, line + 2, len - 2);
+    return true;
+}
+
+/* Whether the name is the last part of the path, or the reverse. */
+static bool has_same_name(const char *a, const char *b) {
+    return strcmp(base_name(a), base_name(b)) == 0;
 }
 
 /* Returns how many lines name the file: one if its path is among them. */
 static size_t find_sum(const char *sums, const char *file, lfs_pointer *out) {
     size_t found = 0;
+    char digest[DIGITS + 1];
+    text name = {0};
     for (const char *line = sums; *line;) {
         size_t len = strcspn(line, "\r\n");
-        int named = len > DIGITS ? names_file(line + DIGITS, len - DIGITS, file) : 0;
-        if (named && copy_digest(line, out->sha256))
-            found++;
-        if (named == 2)
-            return 1;
+        if (parse_sum(line, len, digest, &name) && has_same_name(name.bytes, file)) {
+            bool exact = strcmp(name.bytes, file) == 0;
+            memcpy(out->sha256, digest, sizeof digest);
+            found = exact ? 1 : found + 1;
+            if (exact)
+                break;
+        }
         line += len;
         line += strspn(line, "\r\n");
     }
+    text_free(&name);
     return found;
+}
+
+/* Reads a file that is small enough to be a list; NULL after an error was printed. */
+static char *read_list(const char *where) {
+    int fd, status = open_regular(where, &fd);
+    struct stat s;
+    FILE *in = status ? NULL : fdopen(fd, "rb");
+    if (!in) {
+        if (!status)
+            (void)fail(EXIT_FAILED, "'%s' cannot be read", where);
+        return NULL;
+    }
+    size_t size =
+        fstat(fd, &s) == 0 && s.st_size > 0 && s.st_size <= MOST_SUMS ? (size_t)s.st_size : 0;
+    char *list = need(size + 1, 1);
+    list[fread(list, 1, size, in)] = '\0';
+    fclose(in);
+    return list;
+}
+
+static bool is_sums(const char *list) {
+    const char *digits = list + (*list == '\\');
+    return strspn(digits, "0123456789abcdefABCDEF") == DIGITS && digits[DIGITS] == ' ';
 }
 
 /* A Git LFS pointer, or sums. */
 static int expect_from_file(const char *where, const char *file, lfs_pointer *out) {
-    int fd, status = open_regular(where, &fd);
-    struct stat s;
-    FILE *in = status ? NULL : fdopen(fd, "rb");
-    if (!in)
-        return status ? status : fail(EXIT_FAILED, "'%s' cannot be read", where);
-    size_t size =
-        fstat(fd, &s) == 0 && s.st_size > 0 && s.st_size <= MOST_SUMS ? (size_t)s.st_size : 0;
-    char *sums = need(size + 1, 1);
-    sums[fread(sums, 1, size, in)] = '\0';
-    fclose(in);
-    bool digest = size > DIGITS && strspn(sums, "0123456789abcdefABCDEF") == DIGITS;
-    if (!digest)
-        status = read_lfs_pointer(where, file, out);
-    else {
-        size_t found = find_sum(sums, file, out);
+    int status = EXIT_FINE;
+    char *list = read_list(where);
+    if (!list)
+        return EXIT_FAILED;
+    if (is_sums(list)) {
+        size_t found = find_sum(list, file, out);
         if (found != 1)
             status = fail(EXIT_FAILED, "'%s' has %s for '%s'", where,
                           found ? "several lines" : "no line", base_name(file));
+    } else if (strncmp(list, "version ", 8) == 0) {
+        status = read_lfs_pointer(where, file, out);
+    } else {
+        status = fail(EXIT_FAILED,
+                      "'%s' is neither a list that sha256sum wrote nor a Git LFS pointer", where);
     }
-    free(sums);
+    free(list);
+    return status;
+}
+
+int read_sums(const char *where, expected_file **files, size_t *count) {
+    expected_file one = {.want.size = ANY_SIZE};
+    char *list = read_list(where);
+    text name = {0};
+    *files = NULL;
+    *count = 0;
+    if (!list)
+        return EXIT_FAILED;
+    int status = is_sums(list) ? EXIT_FINE
+                               : fail(EXIT_USAGE,
+                                      "'%s' is not a list that sha256sum wrote, so the files to "
+                                      "compare with it must be named too",
+                                      where);
+    for (const char *line = list; !status && *line;) {
+        size_t len = strcspn(line, "\r\n");
+        if (parse_sum(line, len, one.want.sha256, &name)) {
+            one.name = need_copy(name.bytes, name.len);
+            *files = need_next(*files, *count, sizeof **files);
+            (*files)[(*count)++] = one;
+        }
+        line += len;
+        line += strspn(line, "\r\n");
+    }
+    text_free(&name);
+    free(list);
     return status;
 }
 
@@ -134,9 +226,11 @@ int read_expected(const char *where, const char *file, lfs_pointer *out) {
     struct stat s;
     out->size = ANY_SIZE;
     if (is_digest(where)) {
-        (void)copy_digest(where, out->sha256);
+        (void)copy_digest(digits_of(where), out->sha256);
         return EXIT_FINE;
     }
+    if (is_bad_digest(where))
+        return fail(EXIT_USAGE, "'%s' is no SHA-256, which has 64 hexadecimal digits", where);
     if (strcmp(where, "cache") == 0)
         return expect_cache_name(file, out);
     if (is_address(where))

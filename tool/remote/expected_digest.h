@@ -3,6 +3,7 @@
 #define TOOL_EXPECTED_DIGEST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "remote/lfs_pointer.h"
 
@@ -18,5 +19,17 @@ bool expects_several(const char *where);
  * as sha256sum writes it. Returns 0 or an exit code.
  */
 int read_expected(const char *where, const char *file, lfs_pointer *out);
+
+/* A file, and what it should be. */
+typedef struct expected_file {
+    char *name;
+    lfs_pointer want;
+} expected_file;
+
+/*
+ * Reads a list that sha256sum wrote. The caller frees each name, and the array. Returns 0 or an
+ * exit code.
+ */
+int read_sums(const char *where, expected_file **files, size_t *count);
 
 #endif
