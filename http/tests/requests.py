@@ -142,7 +142,8 @@ def write_models(folder):
 
 # Commands. OTHER is a local model with other values, OUT the output.
 
-PLAIN = ["diff OTHER MODEL", "diff MODEL plain.safetensors", "diff MODEL MODEL", "stats MODEL", "check --values MODEL",
+PLAIN = ["diff OTHER MODEL", "diff MODEL plain.safetensors", "diff MODEL MODEL", "stats MODEL",
+         "stats --details MODEL", "check --values MODEL",
          "hash --model MODEL", "hash --tensors MODEL", "convert MODEL --to f16 -o OUT",
          "convert MODEL --to f32 --strict -o OUT", "convert MODEL --quantize fp8-block -o OUT",
          "extract MODEL * -o OUT",
