@@ -48,6 +48,17 @@ t inventory hub --tsv --json
 # In a cache, any file may be missing. To verify nothing is not success.
 ln -s ../../blobs/gone "hub/models--other--adapters/snapshots/$one/config.json"
 t inventory hub/models--other--adapters --no-duplicates
+# Where names of files leave no room, they are below their model, which is never shortened.
+"$fixtures" . gguf
+gguf=bartowski--Meta-Llama-3.1-8B-Instruct-GGUF
+put $gguf $two Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf llama.gguf
+put $gguf $two Meta-Llama-3.1-8B-Instruct-Q8_0.gguf nvfp4.gguf
+put $gguf $two model.safetensors small.safetensors
+for columns in 80 120 160; do
+    echo "$columns columns"
+    script -qec "stty cols $columns rows 24; $tool inventory hub/models--$gguf --no-duplicates --color never" /dev/null </dev/null | tr -d '\r'
+done
+t inventory hub/models--$gguf --no-duplicates
 mkdir plain
 cp small.safetensors plain
 ln -s gone plain/config.json

@@ -10,7 +10,6 @@
 #include "open_model.h"
 #include "model/identify_model.h"
 #include "commands/inventory.h"
-#include "view/json_out.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "model/model_summary.h"
@@ -182,6 +181,8 @@ static bool describe_all(inventory *all) {
 
 /* Reporting. */
 
+enum { MODEL_COLUMNS = 5 };
+
 static const char *below(const inventory *all, const char *path) {
     size_t n = strlen(all->top);
     const char *rest = strncmp(path, all->top, n) == 0 ? path + n : path;
@@ -222,43 +223,89 @@ static bool is_known(const inventory_model *m) {
     return m->kind || m->adapter.modules;
 }
 
-/* "LoRA rank 16", "LlamaForCausalLM, quantized", "?". */
-static void add_what(text *t, const inventory_model *m) {
-    if (m->adapter.modules)
-        text_add_adapter_rank(t, &m->adapter);
-    else
-        text_addf(t, "%s", m->kind ? m->kind : "?");
-    text_addf(t, m->quantized ? ", quantized" : "");
+/* The part of a name before the file, "ORG/NAME@12345678", of a model in a hub's cache; else 0. */
+static size_t hub_label_len(const text *name, const hub_place *place) {
+    enum { SHOWN_DIGITS = 8 };
+    size_t digits = place->revision_len < SHOWN_DIGITS ? place->revision_len : SHOWN_DIGITS;
+    size_t len = place->name_len + 1 + digits;
+    return len < name->len ? len : 0;
+}
+
+/* Whether names of files in a hub's cache leave no room for other columns on the terminal. */
+static bool has_long_names(const inventory *all) {
+    enum { OTHER_COLUMNS = 44 };
+    text name = {0};
+    size_t widest = 0;
+    for (size_t i = 0; print_width() && i < all->count; i++) {
+        text_clear(&name);
+        add_name(&name, all, &all->models[i]);
+        size_t columns = text_columns(name.bytes, name.len);
+        widest = columns > widest ? columns : widest;
+    }
+    text_free(&name);
+    return print_width() && widest + OTHER_COLUMNS > print_width();
+}
+
+static void put_model(table *t, const inventory_model *m) {
+    inventory_add_what(table_cell(t), m);
+    table_end_cell(t, is_known(m) || m->quantized ? STYLE_NONE : STYLE_DIM);
+    text_add_safe(table_cell(t), m->dtype ? m->dtype : "-", strlen(m->dtype ? m->dtype : "-"));
+    text_addf(table_cell(t), m->mixed ? " +" : "");
+    table_end_cell(t, STYLE_CYAN);
+    text_add_count(table_cell(t), m->params);
+    table_end_cell(t, STYLE_NONE);
+    text_add_bytes(table_cell(t), m->bytes);
+    table_end_cell(t, STYLE_NONE);
+}
+
+/*
+ * Puts the name of a file below that of its model, which gets a row of its own unless the row
+ * before is of the same model. `label` is that of the row before. Returns false if the model is not
+ * a file with a name of its own in a hub's cache.
+ */
+static bool put_name_below(table *t, const inventory_model *m, text *label) {
+    text name = {0};
+    hub_place place;
+    size_t len = text_add_hub_name(&name, m->path, &place) ? hub_label_len(&name, &place) : 0;
+    bool same = len && label->len == len && memcmp(label->bytes, name.bytes, len) == 0;
+    text_clear(label);
+    text_add(label, name.len ? name.bytes : "", len ? len : name.len);
+    if (len && !same) {
+        text_add_safe(table_cell(t), name.bytes, len);
+        for (size_t cell = 0; cell < MODEL_COLUMNS; cell++)
+            table_end_cell(t, STYLE_NONE);
+    }
+    if (len) {
+        text_addf(table_cell(t), "  ");
+        text_add_safe(table_cell(t), name.bytes + len + 1, name.len - len - 1);
+    }
+    text_free(&name);
+    return len != 0;
 }
 
 static void print_models(const inventory *all) {
     /* Nothing in the names of a hub's cache can be left out; other columns go instead. */
-    bool hub = has_hub_names(all);
+    bool hub = has_hub_names(all), below_labels = hub && has_long_names(all);
     uint8_t stays = hub ? COLUMN_SPARE : COLUMN_STAYS;
-    const column columns[] = {{"PATH", false, hub ? COLUMN_STAYS : COLUMN_SHRINKS},
-                              {"WHAT", false, stays},
-                              {"DTYPE", false, stays},
-                              {"PARAMS", true, COLUMN_SPARE},
-                              {"SIZE", true, COLUMN_STAYS}};
-    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    const column columns[MODEL_COLUMNS] = {{"PATH", false, hub ? COLUMN_STAYS : COLUMN_SHRINKS},
+                                           {"WHAT", false, stays},
+                                           {"DTYPE", false, stays},
+                                           {"PARAMS", true, COLUMN_SPARE},
+                                           {"SIZE", true, COLUMN_STAYS}};
+    table *t = table_new(columns, MODEL_COLUMNS);
+    text label = {0};
     for (size_t i = 0; i < all->count; i++) {
         const inventory_model *m = &all->models[i];
         if (m->broken)
             continue;
-        add_name(table_cell(t), all, m);
+        if (!below_labels || !put_name_below(t, m, &label))
+            add_name(table_cell(t), all, m);
         table_end_cell(t, STYLE_NONE);
-        add_what(table_cell(t), m);
-        table_end_cell(t, is_known(m) || m->quantized ? STYLE_NONE : STYLE_DIM);
-        text_add_safe(table_cell(t), m->dtype ? m->dtype : "-", strlen(m->dtype ? m->dtype : "-"));
-        text_addf(table_cell(t), m->mixed ? " +" : "");
-        table_end_cell(t, STYLE_CYAN);
-        text_add_count(table_cell(t), m->params);
-        table_end_cell(t, STYLE_NONE);
-        text_add_bytes(table_cell(t), m->bytes);
-        table_end_cell(t, STYLE_NONE);
+        put_model(t, m);
     }
     table_print(t);
     table_free(t);
+    text_free(&label);
 }
 
 /* The library's message begins with the path in quotes, which is already printed. */
@@ -359,10 +406,6 @@ static void print_shared_tensors(const inventory *all) {
 
 /* Files. */
 
-static bool is_bad_blob(const leftover *l) {
-    return l->kind == LEFTOVER_BLOB && l->verdict == BLOB_WRONG;
-}
-
 /* Prints the leftovers of one kind; of blobs, those that are not what their names say. */
 static void print_leftovers(const inventory *all, leftover_kind kind, const char *title,
                             const char *what) {
@@ -370,7 +413,7 @@ static void print_leftovers(const inventory *all, leftover_kind kind, const char
     text line = {0};
     for (size_t i = 0; i < all->leftover_count; i++) {
         const leftover *l = &all->leftovers[i];
-        if (l->kind != kind || (kind == LEFTOVER_BLOB && !is_bad_blob(l)))
+        if (l->kind != kind || (kind == LEFTOVER_BLOB && !is_damaged(l)))
             continue;
         if (!count++)
             printf("\n%s%s%s\n", paint(STYLE_BOLD), title, paint_end());
@@ -461,149 +504,6 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
                   (int)INVENTORY_MOST);
     puts(line.bytes);
     text_free(&line);
-}
-
-static void json_hub_place(const inventory_model *m) {
-    text name = {0};
-    hub_place place;
-    if (text_add_hub_name(&name, m->path, &place)) {
-        json_key_text("model", name.bytes, place.name_len);
-        json_key_text("revision", place.revision, place.revision_len);
-    }
-    text_free(&name);
-}
-
-static void json_groups(const inventory *all) {
-    json_key("duplicates");
-    json_open('[', false);
-    for (size_t i = 0; i < all->group_count; i++) {
-        const inventory_group *g = &all->groups[i];
-        json_open('{', true);
-        json_key_uint("tensors", all->models[g->first].tensors);
-        json_key_uint("freed_bytes", g->freed);
-        json_key("models");
-        json_open('[', true);
-        for (size_t k = g->first; k < all->count; k++)
-            if (all->models[k].group == g->first)
-                json_text(all->models[k].path, strlen(all->models[k].path));
-        json_close();
-        json_close();
-    }
-    json_close();
-}
-
-static void json_shares(const inventory *all) {
-    json_key("shared");
-    json_open('[', false);
-    for (size_t i = 0; i < all->share_count; i++) {
-        if (all->shares[i].whole)
-            continue;
-        json_open('{', true);
-        json_key_text("a", all->models[all->shares[i].a].path, TENMAP_CSTR);
-        json_key_text("b", all->models[all->shares[i].b].path, TENMAP_CSTR);
-        json_key_uint("tensors", all->shares[i].tensors);
-        json_key_uint("bytes", all->shares[i].bytes);
-        json_close();
-    }
-    json_close();
-}
-
-/* Blobs are listed if they were verified. */
-static void json_leftovers(const inventory *all) {
-    static const char *const kinds[] = {"incomplete", "dangling", "blobs"};
-    static const char *const verdicts[] = {"",           "right",     "wrong", "git_sha1_name",
-                                           "other_name", "unreadable"};
-    for (leftover_kind kind = LEFTOVER_INCOMPLETE; kind <= LEFTOVER_BLOB; kind++) {
-        json_key(kinds[kind]);
-        json_open('[', false);
-        for (size_t i = 0; i < all->leftover_count; i++) {
-            const leftover *l = &all->leftovers[i];
-            if (l->kind != kind || (kind == LEFTOVER_BLOB && l->verdict == BLOB_UNREAD))
-                continue;
-            json_open('{', true);
-            json_key_text("path", l->path, TENMAP_CSTR);
-            json_key_uint("bytes", l->bytes);
-            if (kind == LEFTOVER_BLOB)
-                json_key_text("sha256", verdicts[l->verdict], TENMAP_CSTR);
-            json_close();
-        }
-        json_close();
-    }
-}
-
-static void print_inventory_json(const inventory *all) {
-    json_open('{', false);
-    json_key_text("folder", all->top, TENMAP_CSTR);
-    json_key("models");
-    json_open('[', false);
-    for (size_t i = 0; i < all->count; i++) {
-        const inventory_model *m = &all->models[i];
-        json_open('{', true);
-        json_key_text("path", m->path, TENMAP_CSTR);
-        json_hub_place(m);
-        if (m->broken) {
-            json_key_text("error", m->broken, TENMAP_CSTR);
-        } else {
-            if (m->kind) {
-                json_key_text("architecture", m->kind, TENMAP_CSTR);
-                json_key_text("architecture_source", m->source, TENMAP_CSTR);
-            }
-            adapter_json(&m->adapter);
-            json_key_bool("quantized", m->quantized);
-            if (m->dtype)
-                json_key_text("dtype", m->dtype, TENMAP_CSTR);
-            json_key_bool("mixed_dtypes", m->mixed);
-            json_key_uint("params", m->params);
-            json_key_uint("tensors", m->tensors);
-            json_key_uint("bytes", m->bytes);
-        }
-        json_close();
-    }
-    json_close();
-    json_groups(all);
-    json_shares(all);
-    json_key_bool("duplicates_complete", !all->abridged);
-    json_key_uint("not_compared", all->not_compared);
-    json_key_uint("unreadable_folders", all->unreadable);
-    json_leftovers(all);
-    json_close();
-}
-
-static void print_tsv_cell(const char *cell, size_t len, bool last) {
-    print_safe(stdout, cell, len);
-    putchar(last ? '\n' : '\t');
-}
-
-static void print_model_tsv(const inventory_model *m) {
-    text name = {0}, what = {0};
-    hub_place place = {0};
-    (void)text_add_hub_name(&name, m->path, &place);
-    add_what(&what, m);
-    print_tsv_cell(m->path, strlen(m->path), false);
-    print_tsv_cell(name.len ? name.bytes : "", place.name_len, false);
-    print_tsv_cell(name.len ? place.revision : "", place.revision_len, false);
-    printf("%s\t", m->broken ? "broken" : "model");
-    print_tsv_cell(m->broken ? "" : what.bytes, m->broken ? 0 : what.len, false);
-    print_tsv_cell(m->dtype ? m->dtype : "", m->dtype ? strlen(m->dtype) : 0, false);
-    printf("%" PRIu64 "\t%zu\t%" PRIu64 "\n", m->params, m->tensors, m->bytes);
-    text_free(&name);
-    text_free(&what);
-}
-
-/* Duplicates are not in it: they are about several rows. */
-static void print_inventory_tsv(const inventory *all) {
-    static const char *const kinds[] = {"incomplete", "dangling", "blob"};
-    puts("path\tmodel\trevision\tstate\twhat\tdtype\tparams\ttensors\tbytes");
-    for (size_t i = 0; i < all->count; i++)
-        print_model_tsv(&all->models[i]);
-    for (size_t i = 0; i < all->leftover_count; i++) {
-        const leftover *l = &all->leftovers[i];
-        if (l->kind == LEFTOVER_BLOB && !is_bad_blob(l))
-            continue;
-        print_tsv_cell(l->path, strlen(l->path), false);
-        printf("\t\t%s\t\t\t\t\t%" PRIu64 "\n", is_bad_blob(l) ? "damaged" : kinds[l->kind],
-               l->bytes);
-    }
 }
 
 static void inventory_free(inventory *all) {

@@ -130,6 +130,15 @@ void seen_free(seen_files *seen);
 /* inventory_groups.c: fills groups, and marks the shares that are worth a line. */
 void group_models(inventory *all);
 
+/* inventory_machine.c */
+
+/* "LoRA rank 16", "LlamaForCausalLM, quantized", "?". */
+void inventory_add_what(text *t, const inventory_model *m);
+/* Whether it is a file whose SHA-256 is not its name. */
+bool is_damaged(const leftover *l);
+void print_inventory_json(const inventory *all);
+void print_inventory_tsv(const inventory *all);
+
 /* cross_model_duplicates.c: fills shares. Returns 0, or an exit code after printing an error. */
 int find_cross_model_duplicates(inventory *all, unsigned threads);
 
