@@ -127,6 +127,11 @@ bool percentiles_end_pass(percentile_search *p) {
     for (size_t i = 0; i < 2 * p->wanted_count; i++) {
         const uint64_t *counts = counts_for(p, i);
         uint64_t digit = 0, rank = p->found[i].rank;
+        /* A later rank among the same values is looked for from where the one before was found. */
+        if (i && p->found[i].key == p->found[i - 1].key && rank >= p->found[i - 1].rank) {
+            digit = next[i - 1].key & (((uint64_t)1 << bits) - 1);
+            rank -= p->found[i - 1].rank - next[i - 1].rank;
+        }
         while (digit + 1 < (uint64_t)1 << bits && rank >= counts[digit])
             rank -= counts[digit++];
         next[i] = (ranked){p->known ? p->found[i].key << bits | digit : digit, rank};
