@@ -76,6 +76,18 @@ cp sharded/config.json "$served"
 for line in 'ls MODEL' 'info MODEL' 'info --json MODEL' 'check MODEL' 'stats MODEL' 'hash --model MODEL'; do
     same sharded "$hub" $line
 done
+# Whether a model fits is known before it is downloaded: from config.json and the headers.
+for config in sharded/config.json "$served/config.json"; do
+    echo '{"architectures":["LlamaForCausalLM"],"num_hidden_layers":12,"num_attention_heads":4,"hidden_size":16}' >$config
+done
+for line in 'fit --memory 1MB MODEL' 'fit --memory 1KB --json MODEL' 'fit --tsv --context 100 MODEL'; do
+    same sharded "$hub" $line
+done
+run said fit "$hub"
+grep -q '12 layers of 4 KV heads of 4' said || { cat said; wrong "fit of an address"; }
+for config in sharded/config.json "$served/config.json"; do
+    echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama"}' >$config
+done
 same sharded "$hub@main" info MODEL
 there=$base/files/model.safetensors.index.json
 for name in $("$tool" ls --tsv sharded | tail -n +2 | cut -f1); do
