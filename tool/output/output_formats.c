@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "model/model_endings.h"
 #include "output/output_target.h"
 
 /* Endings of files in formats that are not written. Any other ending may be a part of a name. */
@@ -77,7 +78,8 @@ int check_page_name(const char *path, const char *format) {
 }
 
 int check_output_name(const output_settings *out) {
-    if (!out->path || names_folder(out->path))
+    /* choose_target refuses the names of indexes, and says what to name instead. */
+    if (!out->path || names_folder(out->path) || has_ending(out->path, ".index.json"))
         return EXIT_FINE;
     if (ends_in(out->path, ".safetensor"))
         return fail(EXIT_USAGE, "'%s' ends in '.safetensor'; did you mean '.safetensors'?",
