@@ -143,7 +143,7 @@ class Model(_core.Model):
                 result[name] = tensor.numpy(kind, writable=True) if framework == "numpy" else tensor.torch(kind)
                 continue
             else:
-                into, result[name] = _fresh(tensor, kind, framework)
+                into, result[name] = fresh(tensor, kind, framework)
             requests.append((tensor, CODES[kind], into))
         with _Progress(progress) as report:
             _core.load(requests, threads, _core.LOAD_DIRECT if direct else 0, report)
@@ -243,7 +243,7 @@ def _extents(shape):
 _ANY_EXTENT = 2**64 - 1
 
 
-def _fresh(tensor, kind, framework):
+def fresh(tensor, kind, framework):
     """New memory for a tensor, and the array on it."""
     if kind not in BITS:
         raise TypeError(f'no array has the dtype {kind!r} of {tensor.name!r}: ask for another one, as in dtype="float32"')

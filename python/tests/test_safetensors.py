@@ -41,6 +41,40 @@ def test_every_dtype_in_numpy_and_writable(path, arrays, backend):
         assert same(array, arrays[name]) and array.flags.writeable
 
 
+@pytest.mark.parametrize("what", [
+    "load_file(path)", "{k: f.get_tensor(k) for k in f.keys()}", "f.get_tensors()", "{k: f.get_slice(k)[:] for k in f.keys()}",
+])  # fmt: skip
+def test_arrays_outlive_the_contents_of_the_file(tmp_path, what):
+    """As in the reference, numpy arrays own their bytes: overwriting the file kills nobody. In a
+    process of its own, which SIGBUS would end."""
+    weights = {"large": numpy.arange(1 << 18, dtype="float32"), "small": numpy.arange(9), "none": numpy.ones((0, 3))}
+    st_numpy.save_file(weights, tmp_path / "w")
+    assert run(f"""if True:
+        import numpy, tenmap
+        from tenmap.safetensors.numpy import load_file, safe_open, save
+        path = {str(tmp_path / "w")!r}
+        with safe_open(path, "np") as f:
+            arrays = {what}
+        open(path, "wb").write(save({{"other": numpy.zeros(3)}}))
+        assert arrays["large"].sum() == sum(range(1 << 18)) and arrays["small"].tolist() == list(range(9))
+        for array in arrays.values():
+            array += 1
+            assert array.flags.writeable and array.flags.aligned
+        print(list(tenmap.open(path)))
+    """) == "['other']"  # fmt: skip
+
+
+@needs("jax")
+def test_flax_arrays_outlive_the_contents_of_the_file(tmp_path):
+    st_numpy.save_file({"w": numpy.arange(1 << 18, dtype="float32")}, tmp_path / "w")
+    assert run(f"""if True:
+        from tenmap.safetensors.flax import load_file
+        arrays = load_file({str(tmp_path / "w")!r})
+        open({str(tmp_path / "w")!r}, "wb").close()
+        print(float(arrays["w"][-1]))
+    """) == str(float((1 << 18) - 1))  # fmt: skip
+
+
 def test_slices_as_numpy_has_them(path, arrays):
     with safe_open(path, framework="np") as file:
         part, array = file.get_slice("F32"), arrays["F32"]

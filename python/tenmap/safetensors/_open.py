@@ -4,9 +4,10 @@ import os
 import re
 
 from .. import _core
-from .._arrays import numpy_array, torch_tensor
-from .._dtypes import BITS
+from .._arrays import COPY, numpy_array, torch_tensor
+from .._dtypes import BITS, CODES
 from .._errors import Error
+from .._model import fresh
 from .._model import open as open_model
 from ._frameworks import FRAMEWORKS, from_numpy
 from ._spec import SafetensorError, _typed
@@ -54,8 +55,9 @@ def _open(source, shown, backend):
 
 
 class Reader:
-    """Tensors of an open model as arrays of a framework, on one copy-on-write mapping if
-    possible."""
+    """Tensors of an open model as arrays of a framework. As in the reference, those of torch are on
+    one copy-on-write mapping of the file if possible, and all others own their bytes: another
+    program may then overwrite or truncate the file."""
 
     __slots__ = ("model", "framework", "device", "table", "mappings")
 
@@ -82,19 +84,43 @@ class Reader:
             self.mappings[shard] = self.model._private(shard)
         return self.mappings[shard]
 
-    def _on_cpu(self, name):
-        """The array on the CPU, writable: torch's, or numpy's for every other framework."""
+    def _torch(self, name):
+        """The tensor on the CPU, writable."""
         _, dtype, shape, shard, place, nbytes, ready = self.entry(name)
-        torch = self.framework == "torch"
-        packed = BITS.get(dtype, 8) < 8
-        memory = self._mapping(shard) if (ready and nbytes and (torch or not packed)) else None
+        memory = self._mapping(shard) if ready and nbytes else None
         if memory is not None:
-            return (torch_tensor if torch else numpy_array)(memory, place, dtype, shape)
-        tensor = self.model[name]
-        return tensor.torch() if torch else tensor.numpy(writable=True)
+            return torch_tensor(memory, place, dtype, shape)
+        return self.model[name].torch()
+
+    def _owned(self, names):
+        """The tensors as numpy arrays in memory of their own, read on several threads. The file is
+        read, not mapped: that takes half of the time, and a file that shrinks is an error."""
+        result, requests = {}, []
+        for name in names:
+            dtype, tensor = self.entry(name)[_DTYPE], self.model[name]
+            if BITS.get(dtype, 8) < 8:
+                result[name] = tensor.numpy(writable=True)  # unpacked
+            else:
+                memory, result[name] = fresh(tensor, dtype, "numpy")
+                requests.append((tensor, CODES[dtype], memory))
+        _core.load(requests, 0, _core.LOAD_READ, None)
+        return result
 
     def get(self, name):
-        return self._finish(self._on_cpu(name))
+        if self.framework == "torch":
+            return self._finish(self._torch(name))
+        return self._finish(self._owned([name])[name])
+
+    def get_all(self):
+        """All tensors, as a dict, in the order of their data."""
+        names = self.names()
+        if self.framework == "torch":
+            return {name: self.get(name) for name in names}
+        arrays = self._owned(names)
+        if self.framework != "numpy":
+            for name in names:  # each replaces its array, so that there are not two of every tensor
+                arrays[name] = self._finish(arrays[name])
+        return arrays
 
     def _finish(self, array):
         if self.framework == "torch":
@@ -106,11 +132,11 @@ class Reader:
         if self.framework == "torch":
             entry = self.entry(name)
             if entry[_READY] or entry[_NBYTES] == 0:
-                return self._finish(self._on_cpu(name)[key])
+                return self._finish(self._torch(name)[key])
             try:
                 return self._finish(self.model[name][key].torch())
             except TypeError:  # an index that only torch supports
-                return self._finish(self._on_cpu(name)[key])
+                return self._finish(self._torch(name)[key])
         shape = self.entry(name)[_SHAPE]
         if isinstance(key, list):
             if key:
@@ -118,7 +144,9 @@ class Reader:
             key = slice(0, 0)
         key = tuple(int(index) if isinstance(index, bool) else index for index in _as_tuple(key))
         _check_key(key, shape)
-        return self._finish(self.model[name][key].numpy(writable=True))
+        part = self.model[name][key]
+        memory, offset, strides = part._data(CODES[part.dtype], COPY)
+        return self._finish(numpy_array(memory, offset, part.dtype, part.shape, strides))
 
 
 def _as_tuple(key):
@@ -234,8 +262,7 @@ class safe_open:
 
     def get_tensors(self):
         """All tensors, as a dict, in the order of their data."""
-        reader = self._open_reader()
-        return {name: reader.get(name) for name in reader.names()}
+        return self._open_reader().get_all()
 
     def get_slice(self, name):
         """A tensor to be indexed. Nothing is read before that."""
@@ -274,8 +301,7 @@ def load_bytes(data, framework):
     """All tensors of a file that is given as bytes, in new memory, for load."""
     _typed(data, bytes, "bytes")
     try:
-        model = open_model(_core.assemble([data]))  # the result must not alias the caller's bytes
+        model = open_model(data)  # of which every array is a copy
     except Error as error:
         raise SafetensorError(f"Error while deserializing: {error}") from None
-    reader = Reader(model, framework, None)
-    return {name: reader.get(name) for name in reader.names()}
+    return Reader(model, framework, None).get_all()

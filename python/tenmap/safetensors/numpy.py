@@ -55,7 +55,8 @@ def load(data):
 
 
 def load_file(filename, *, backend="mmap"):
-    """The writable arrays of a file, on a copy-on-write mapping: the file never changes."""
+    """The writable arrays of a file. They own their bytes, as those of the reference do: the file
+    may be overwritten afterwards. tenmap.open(filename)[name].numpy() maps them instead."""
     return load_all(filename, "numpy", backend=backend)
 
 
