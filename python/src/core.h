@@ -130,10 +130,11 @@ PyObject *tpy_assemble(PyObject *module, PyObject *args);
 typedef struct tpy_handle {
     PyObject_HEAD tenmap_model *model;
     tpy_state *state;
-    PyObject *module; /* keeps the state alive */
-    Py_buffer buffer; /* of a model in memory; obj is NULL otherwise */
-    int dequantize;   /* block dtypes appear as dequantized values */
-    tpy_io *io;       /* of a file object */
+    PyObject *module;           /* keeps the state alive */
+    Py_buffer buffer;           /* of a model in memory; obj is NULL otherwise */
+    int dequantize;             /* block dtypes appear as dequantized values */
+    tpy_io *io;                 /* of a file object */
+    struct tpy_private *shared; /* NULL until a writable view is made */
 } tpy_handle;
 
 extern PyType_Spec tpy_handle_spec;
@@ -147,6 +148,11 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
 /* tpy_fail for an error of this model; the path is that of the error's shard. */
 PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObject *tensor);
 PyObject *tpy_decode_path(const char *path);
+
+/* private.c: the copy-on-write mapping of each file, shared by writable views */
+
+typedef struct tpy_private tpy_private;
+void tpy_private_free(tpy_private *shared);
 
 /* model.c, tensor.c */
 
@@ -178,6 +184,12 @@ PyObject *tpy_tensor_name(const tpy_tensor *self);
 tenmap_dtype tpy_dtype(const tpy_tensor *self);
 /* The argument as a tensor; NULL with a TypeError if it is not one. */
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object);
+/*
+ * Writable bytes [low, low + bytes) of a tensor, on a copy-on-write mapping of its file, which no
+ * other view has. NULL with an exception on failure; NULL without one if the system cannot map them,
+ * or if a copy may be made (may_copy) and is cheaper.
+ */
+tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t bytes, int may_copy);
 
 /* select.c: indexing, and reading what was selected */
 
@@ -197,7 +209,8 @@ void tpy_pack(uint32_t bits, const unsigned char *src, uint64_t count, unsigned 
 
 /* data.c: where the selected elements' bytes are */
 
-enum { TPY_VIEW = 0, TPY_WRITABLE = 1, TPY_COPY = 2 };
+/* TPY_PRIVATE: writable and in place wherever that is possible, even if a copy is cheaper. */
+enum { TPY_VIEW = 0, TPY_WRITABLE = 1, TPY_COPY = 2, TPY_PRIVATE = 3 };
 typedef struct tpy_data {
     tpy_memory *memory; /* a new reference */
     size_t offset;      /* of the first element */

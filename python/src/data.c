@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-/* A separate mapping costs some microseconds and whole pages: below this size, a copy is better. */
-#define MAP_FROM ((uint64_t)128 << 10)
-
 void tpy_strides(const tpy_tensor *self, const tpy_data *data, int64_t *strides) {
     uint32_t rank = self->tensor->rank, at = tpy_rank(self);
     int64_t stride = tpy_count(self) > 0 ? 1 : 0; /* without elements, extents may be huge */
@@ -62,11 +59,7 @@ static int find_in_place(const tpy_tensor *self, int how, tpy_data *out) {
         out->memory = tpy_memory_view(self->handle->state, data + low, (size_t)bytes,
                                       (PyObject *)self->handle);
     } else {
-        const tenmap_shard *shard = tenmap_shard_at(tensor->model, tensor->shard);
-        if (bytes < MAP_FROM || shard->fd < 0)
-            return 0;
-        out->memory = tpy_memory_private(self->handle->state, shard->fd, tensor->file_offset + low,
-                                         (size_t)bytes);
+        out->memory = tpy_private_view(self, low, bytes, how == TPY_WRITABLE);
         if (out->memory == NULL && PyErr_Occurred() == NULL)
             return 0;
     }

@@ -1,6 +1,7 @@
 /*
- * Tensors as DLPack capsules: https://dmlc.github.io/dlpack. Versioned ones (1.x) can be marked
- * read-only. Unversioned ones cannot, so they are refused for memory that must not be written.
+ * Tensors as DLPack capsules: https://dmlc.github.io/dlpack. Consumers write to what they get, even
+ * if it is marked as read-only, which only versioned capsules (1.x) can be. So they get writable
+ * memory: on a copy-on-write mapping of the file, or a copy.
  */
 #include "core.h"
 
@@ -38,7 +39,7 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-enum { DL_READ_ONLY = 1, DL_COPIED = 2, DL_CPU = 1 };
+enum { DL_COPIED = 2, DL_CPU = 1 };
 
 /* DLDataTypeCode of dlpack.h */
 enum {
@@ -156,8 +157,7 @@ static void describe(const tpy_tensor *self, const tpy_data *data, uint8_t code,
     item->managed.deleter = delete_managed;
     item->versioned.deleter = delete_versioned;
     item->versioned.version.major = 1;
-    item->versioned.flags = (data->memory->readonly ? (uint64_t)DL_READ_ONLY : 0) |
-                            (data->copied ? (uint64_t)DL_COPIED : 0);
+    item->versioned.flags = data->copied ? (uint64_t)DL_COPIED : 0;
     item->memory = (PyObject *)data->memory;
 }
 
@@ -191,19 +191,14 @@ PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "pO:_dlpack", &versioned, &copy) ||
         code_of(tpy_dtype(self), &code) != 0)
         return NULL;
-    if (tpy_find_data(self, TENMAP_AS_STORED, copy == Py_True ? TPY_COPY : TPY_VIEW, &data) != 0)
+    int how = copy == Py_True ? TPY_COPY : copy == Py_False ? TPY_PRIVATE : TPY_WRITABLE;
+    if (tpy_find_data(self, TENMAP_AS_STORED, how, &data) != 0)
         return NULL;
-    const char *reason = NULL;
-    if (copy == Py_False && data.copied && tpy_count(self) > 0)
-        reason = "the tensor is not mapped and aligned: it cannot be exported without a copy";
-    else if (data.copied)
-        data.memory->readonly = 0; /* nobody else uses it */
-    else if (!versioned && data.memory->readonly)
-        reason = "the tensor is read-only, which DLPack before 1.0 cannot express: pass "
-                 "max_version=(1, 0) or copy=True, or use .torch()";
     PyObject *capsule = NULL;
-    if (reason != NULL)
-        PyErr_SetString(PyExc_BufferError, reason);
+    if (copy == Py_False && data.copied && tpy_count(self) > 0)
+        PyErr_SetString(PyExc_BufferError,
+                        "no writable memory has this tensor's elements as DLPack needs them: it "
+                        "cannot be exported without a copy; .numpy() gives a read-only view");
     else
         capsule = capsule_of(self, &data, code, versioned);
     if (capsule == NULL)

@@ -8,6 +8,7 @@
 
 static void handle_dealloc(PyObject *self) {
     tpy_handle *handle = (tpy_handle *)self;
+    tpy_private_free(handle->shared);
     /* Unmapping many pages takes a while, and nobody else has the handle anymore. */
     Py_BEGIN_ALLOW_THREADS;
     tenmap_close(handle->model);

@@ -6,7 +6,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 
 from . import _core
 from ._arrays import COPY, VIEW, WRITABLE, destination_of, halved, numpy_array, torch_tensor
-from ._dtypes import BITS, CODES, name_of, numpy_dtype
+from ._dtypes import BITS, CODES, name_of, numpy_dtype, torch_dtype
 from ._errors import missing
 
 Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
@@ -295,7 +295,9 @@ class Tensor(_core.Tensor):
         dtype, this is a read-only view; otherwise the values are converted or unpacked into new
         memory.
 
-        writable=True returns an array that may be changed. The file never changes.
+        writable=True returns an array that may be changed: it is on a copy-on-write mapping of the
+        file if possible, else in new memory. Each call returns bytes of its own, and the file never
+        changes.
         """
         name = self.dtype if dtype is None else name_of(dtype)
         numpy_dtype(name)  # raises, before anything is read
@@ -304,9 +306,8 @@ class Tensor(_core.Tensor):
 
     def torch(self, dtype=None):
         """The values as a torch tensor, which may be written to: it is on a copy-on-write mapping
-        of the file if possible, else in new memory. The file never changes."""
-        from ._dtypes import torch_dtype
-
+        of the file if possible, else in new memory. Each call returns bytes of its own, and the file
+        never changes. All tensors of a file share one mapping."""
         name = self.dtype if dtype is None else name_of(dtype)
         torch_dtype(name)
         if name == "F4":
@@ -340,7 +341,8 @@ class Tensor(_core.Tensor):
         import numpy
 
         if copy:
-            array = self.numpy(writable=True)
+            numpy_dtype(self.dtype)
+            array = numpy_array(*self._data(CODES[self.dtype], COPY)[:2], self.dtype, self.shape)
             return array if dtype is None else array.astype(dtype)
         array = self.numpy()
         if copy is False and (not self.mapped or (dtype is not None and array.dtype != dtype)):

@@ -95,17 +95,16 @@ def test_dlpack(model, arrays):
     tensor = model["F32"]
     assert tensor.__dlpack_device__() == (1, 0)
     array = numpy.from_dlpack(tensor)
-    assert same(array, arrays["F32"]) and not array.flags.writeable
-    assert array.ctypes.data == tensor.numpy().ctypes.data
+    assert same(array, arrays["F32"]) and array.flags.writeable
+    array[...] = 0  # neither the file nor another view changes
+    assert same(tensor.numpy(), arrays["F32"]) and same(numpy.from_dlpack(tensor), arrays["F32"])
     part = numpy.from_dlpack(tensor[::2, :, 3])
     assert same(part, arrays["F32"][::2, :, 3])
-    with pytest.raises(BufferError, match="read-only"):
-        tensor.__dlpack__()
     with pytest.raises(BufferError, match="device"):
         tensor.__dlpack__(max_version=(1, 0), dl_device=(2, 0))
     with pytest.raises(BufferError, match="no layout"):
         model["F6_E2M3"].__dlpack__(max_version=(1, 0))
-    for capsule in (tensor.__dlpack__(copy=True), tensor.__dlpack__(max_version=(1, 0))):
+    for capsule in (tensor.__dlpack__(copy=True), tensor.__dlpack__(max_version=(1, 0)), tensor.__dlpack__()):
         del capsule  # nothing consumed it
 
 
@@ -115,10 +114,86 @@ def test_every_dtype_of_whole_bytes_has_a_dlpack_layout(model):
 
 
 def test_dlpack_without_a_copy_is_refused_where_there_is_no_mapping(path):
-    tensor = tenmap.open(path, backend="read")["F32"]
-    with pytest.raises(BufferError, match="without a copy"):
-        tensor.__dlpack__(max_version=(1, 0), copy=False)
-    assert numpy.from_dlpack(tensor).flags.writeable
+    for model in (tenmap.open(path, backend="read"), tenmap.open(path.read_bytes())):
+        with pytest.raises(BufferError, match="without a copy"):
+            model["F32"].__dlpack__(max_version=(1, 0), copy=False)
+        assert numpy.from_dlpack(model["F32"]).flags.writeable
+    mapped = tenmap.open(path)["F32"]
+    kept = [numpy.from_dlpack(_Unversioned(mapped, copy=False)) for _ in range(3)]
+    places = {array.ctypes.data for array in kept}  # each has bytes of its own
+    assert len(places) == 3 and all(any(begin <= place < end for begin, end in _mappings(path)) for place in places)
+
+
+class _Unversioned:
+    """What consumers of DLPack before 1.0 see of a tensor."""
+
+    def __init__(self, tensor, **arguments):
+        self.tensor, self.arguments = tensor, arguments
+
+    def __dlpack__(self, stream=None):
+        return self.tensor.__dlpack__(**self.arguments)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+def test_a_model_of_many_tensors_has_one_writable_mapping(tmp_path):
+    """A process may have 65,530 mappings by default, and a model more tensors than that."""
+    path = tmp_path / "many"
+    with tenmap.Writer(path) as writer:
+        for i in range(70_000):
+            writer[f"w{i}"] = numpy.full(4, i, "int32")
+        writer["large"] = numpy.ones((256, 256), "float32")
+    model = tenmap.open(path)
+    arrays = {name: tensor.numpy(writable=True) for name, tensor in model.items()}
+    assert len(list(_mappings(path))) == 2
+    for array in arrays.values():
+        array += 1
+    assert arrays["w69999"].tolist() == [70_000] * 4 and model["w69999"].tolist() == [69_999] * 4
+    again = {name: tensor.numpy(writable=True) for name, tensor in model.items()}
+    assert again["w5"].tolist() == [5] * 4 and again["large"].sum() == 65536
+    assert len(list(_mappings(path))) == 3
+    rows = [model["large"][i].numpy(writable=True) for i in range(256)]
+    rows[7] += 1
+    assert rows[6].sum() == rows[8].sum() == rows[7].sum() / 2 == 256
+    model.close()
+    del model, arrays, again, rows, array
+    gc.collect()
+    assert not list(_mappings(path))
+
+
+@needs("torch")
+def test_dlpack_to_torch_may_be_written_to(tmp_path):
+    """torch ignores DLPack's mark of read-only memory."""
+    import torch
+
+    tenmap.save_file({"w": torch.ones(300, 1000), "b": torch.ones(3)}, tmp_path / "w")
+    for source in (tmp_path / "w", (tmp_path / "w").read_bytes()):
+        model = tenmap.open(source)
+        for name in model:
+            tensor = torch.from_dlpack(model[name])
+            tensor.add_(1)
+            assert torch.all(tensor == 2) and numpy.all(model[name].numpy() == 1)
+    assert numpy.all(tenmap.open(tmp_path / "w")["w"].numpy() == 1)
+
+
+@needs("torch")
+def test_torch_tensors_share_one_mapping(path, tmp_path):
+    import torch
+
+    tenmap.save_file({f"w{i}": torch.full((300, 300), i) for i in range(50)}, tmp_path / "w")
+    model = tenmap.open(tmp_path / "w")
+    tensors = {name: tensor.torch() for name, tensor in model.items()}
+    tensors |= {(name, 1): torch.from_dlpack(tensor) for name, tensor in model.items()}
+    assert len(list(_mappings(tmp_path / "w"))) == 3 and torch.all(tensors["w7", 1] == 7)
+
+
+@needs("jax")
+def test_dlpack_to_jax(model, arrays):
+    import jax.dlpack
+
+    assert same(numpy.asarray(jax.dlpack.from_dlpack(model["F32"])), arrays["F32"])
+    assert same(numpy.asarray(jax.dlpack.from_dlpack(model["BF16"])), arrays["BF16"])
 
 
 @needs("torch")

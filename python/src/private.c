@@ -1,0 +1,131 @@
+/*
+ * The copy-on-write mapping of each file of a model, which writable views share: a process may have
+ * some 65,000 mappings, and models have as many tensors.
+ *
+ * Every view has bytes of its own nevertheless. The bytes that were handed out are noted, and when
+ * some are asked for again, a new mapping begins. The old one lives as long as its views.
+ */
+#include "core.h"
+
+#ifndef _WIN32
+#include <sys/stat.h>
+#endif
+
+/* Below this size a copy is cheaper than a new mapping, which costs some microseconds. */
+#define MAP_FROM ((uint64_t)128 << 10)
+
+/* Of a tensor: in the mapping of this number, its bytes before `until` are taken. */
+typedef struct taken_bytes {
+    uint64_t mapping, until;
+} taken_bytes;
+
+/* Of a file: its latest mapping, and how many there have been. */
+typedef struct shared_file {
+    tpy_memory *memory;
+    uint64_t mapping;
+} shared_file;
+
+struct tpy_private {
+    shared_file *files;
+    taken_bytes *tensors;
+    size_t file_count;
+};
+
+void tpy_private_free(tpy_private *self) {
+    for (size_t i = 0; self != NULL && i < self->file_count; i++)
+        tpy_drop(self->files[i].memory);
+    if (self != NULL) {
+        PyMem_Free(self->files);
+        PyMem_Free(self->tensors);
+    }
+    PyMem_Free(self);
+}
+
+/* The handle's own; NULL with a MemoryError on failure. */
+static tpy_private *private_of(tpy_handle *handle) {
+    if (handle->shared != NULL)
+        return handle->shared;
+    tpy_private *made = PyMem_Calloc(1, sizeof *made);
+    if (made != NULL) {
+        made->file_count = tenmap_shard_count(handle->model);
+        made->files = PyMem_Calloc(made->file_count + 1, sizeof *made->files);
+        made->tensors = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->tensors);
+    }
+    if (made == NULL || made->files == NULL || made->tensors == NULL) {
+        tpy_private_free(made);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    handle->shared = made;
+    return made;
+}
+
+/* The number of a tensor in its model; -1 if it is not one of the model's list. */
+static Py_ssize_t number_of(const tenmap_tensor *tensor) {
+    uintptr_t first = (uintptr_t)tenmap_at(tensor->model, 0), own = (uintptr_t)tensor;
+    size_t number = (own - first) / sizeof *tensor;
+    return first != 0 && own >= first && tenmap_at(tensor->model, number) == tensor
+               ? (Py_ssize_t)number
+               : -1;
+}
+
+#ifndef _WIN32
+/* 0, or -1 with an OSError if the file no longer has the bytes before `end`. */
+static int check_size(int fd, uint64_t end) {
+    struct stat now;
+    if (fstat(fd, &now) != 0 || (uint64_t)now.st_size >= end)
+        return 0;
+    PyErr_Format(PyExc_OSError,
+                 "the file has shrunk to %lld bytes since it was opened: open it again",
+                 (long long)now.st_size);
+    return -1;
+}
+#else
+static int check_size(int fd, uint64_t end) {
+    (void)fd, (void)end;
+    return 0;
+}
+#endif
+
+/* Gives a file a new mapping; 0 if it has one now. */
+static int map_again(tpy_handle *handle, const tenmap_shard *shard, shared_file *file) {
+    tpy_memory *made =
+        tpy_memory_private(handle->state, shard->fd, shard->offset, (size_t)shard->size);
+    if (made == NULL)
+        return -1;
+    tpy_memory *before = file->memory;
+    file->memory = made;
+    file->mapping++;
+    tpy_drop(before);
+    return 0;
+}
+
+tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t bytes, int may_copy) {
+    tpy_handle *handle = self->handle;
+    const tenmap_tensor *tensor = self->tensor;
+    const tenmap_shard *shard = tenmap_shard_at(tensor->model, tensor->shard);
+    Py_ssize_t number = number_of(tensor);
+    tpy_private *shared;
+    if (shard->fd < 0 || number < 0 ||
+        check_size(shard->fd, tensor->file_offset + low + bytes) != 0)
+        return NULL;
+    shared = private_of(handle);
+    if (shared == NULL)
+        return NULL;
+    shared_file *file = &shared->files[tensor->shard];
+    taken_bytes *taken = &shared->tensors[number];
+    int again = file->memory != NULL && taken->mapping == file->mapping && low < taken->until;
+    if (again && may_copy && bytes < MAP_FROM)
+        return NULL;
+    if ((again || file->memory == NULL) && map_again(handle, shard, file) != 0)
+        return NULL;
+    taken->mapping = file->mapping;
+    taken->until = low + bytes;
+    PyObject *mapping = Py_NewRef((PyObject *)file->memory); /* others may map again meanwhile */
+    const char *data = ((tpy_memory *)mapping)->data + (tensor->file_offset - shard->offset) + low;
+    tpy_memory *view = tpy_memory_view(handle->state, data, (size_t)bytes, mapping);
+    Py_DECREF(mapping);
+    if (view != NULL)
+        view->readonly = 0;
+    return view;
+}
