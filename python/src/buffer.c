@@ -1,4 +1,4 @@
-/* Tensors as buffers: memoryview(tensor), and everything else that reads buffers. */
+/* Tensors as buffers: tensor.buffer, for everything that reads buffers. */
 #include "core.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ static int wants_order(int flags) {
            (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
 }
 
-int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
+static int get_buffer(PyObject *object, Py_buffer *view, int flags) {
     tpy_tensor *self = (tpy_tensor *)object;
     const char *dtype = tenmap_dtype_text(self->tensor), *format = format_of(tpy_dtype(self));
     uint32_t rank = tpy_rank(self);
@@ -129,4 +129,43 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     hold_back(view, flags);
     view->obj = (PyObject *)data.memory; /* its release frees shape and strides, then the bytes */
     return 0;
+}
+
+/*
+ * Exports a tensor's elements. Tensors themselves are not buffers: torch.asarray would take that for
+ * one dimension of bytes instead of asking for DLPack.
+ */
+typedef struct exporter {
+    PyObject_HEAD PyObject *tensor;
+} exporter;
+
+static void exporter_dealloc(PyObject *self) {
+    Py_XDECREF(((exporter *)self)->tensor);
+    tpy_free_object(self);
+}
+
+static int exporter_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+    return get_buffer(((exporter *)self)->tensor, view, flags);
+}
+
+static PyType_Slot exporter_slots[] = {
+    {Py_tp_doc, "What tensor.buffer is made of."},
+    {Py_tp_dealloc, exporter_dealloc},
+    {Py_bf_getbuffer, exporter_getbuffer},
+    {0, NULL},
+};
+
+PyType_Spec tpy_exporter_spec = {"tenmap._core.Exporter", sizeof(exporter), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                 exporter_slots};
+
+PyObject *tpy_tensor_buffer(PyObject *self, void *unused) {
+    (void)unused;
+    exporter *from = tpy_new_object(((tpy_tensor *)self)->handle->state->exporter_type);
+    if (from == NULL)
+        return NULL;
+    from->tensor = Py_NewRef(self);
+    PyObject *view = PyMemoryView_FromObject((PyObject *)from);
+    Py_DECREF((PyObject *)from); /* the bytes are kept by their Memory */
+    return view;
 }

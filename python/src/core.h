@@ -19,7 +19,8 @@
 
 /* Per interpreter: nothing in this module is global. */
 typedef struct tpy_state {
-    PyTypeObject *memory_type, *handle_type, *model_type, *tensor_type, *writer_type;
+    PyTypeObject *memory_type, *handle_type, *model_type, *tensor_type, *writer_type,
+        *exporter_type;
     PyObject *tensor_class; /* the class of a model's tensors: tenmap.Tensor */
     PyObject *make_error;   /* tenmap._errors.make */
     PyObject *module;       /* borrowed */
@@ -228,7 +229,8 @@ PyObject *tpy_private_shard(PyObject *self, PyObject *args);
 /* dlpack.c, buffer.c */
 
 PyObject *tpy_tensor_dlpack(PyObject *self, PyObject *args);
-int tpy_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags);
+extern PyType_Spec tpy_exporter_spec;
+PyObject *tpy_tensor_buffer(PyObject *self, void *unused);
 
 /* load.c: many tensors at once */
 

@@ -146,8 +146,9 @@ static int execute(PyObject *module) {
     state->model_type = tpy_add_type(module, &tpy_model_spec);
     state->tensor_type = tpy_add_type(module, &tpy_tensor_spec);
     state->writer_type = tpy_add_type(module, &tpy_writer_spec);
+    state->exporter_type = tpy_add_type(module, &tpy_exporter_spec);
     if (state->memory_type == NULL || state->handle_type == NULL || state->model_type == NULL ||
-        state->tensor_type == NULL || state->writer_type == NULL)
+        state->tensor_type == NULL || state->writer_type == NULL || state->exporter_type == NULL)
         return -1;
     return add_version(module) != 0 ? -1 : add_constants(module);
 }
@@ -159,6 +160,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->model_type);
     Py_VISIT(state->tensor_type);
     Py_VISIT(state->writer_type);
+    Py_VISIT(state->exporter_type);
     Py_VISIT(state->tensor_class);
     Py_VISIT(state->make_error);
     return 0;
@@ -171,6 +173,7 @@ static int clear(PyObject *module) {
     Py_CLEAR(state->model_type);
     Py_CLEAR(state->tensor_type);
     Py_CLEAR(state->writer_type);
+    Py_CLEAR(state->exporter_type);
     Py_CLEAR(state->tensor_class);
     Py_CLEAR(state->make_error);
     return 0;

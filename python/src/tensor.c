@@ -213,17 +213,25 @@ static PyGetSetDef tensor_properties[] = {
      "Its bytes as the file has them, as a read-only memoryview: in place where the tensor is "
      "mapped.",
      NULL},
+    {"buffer", tpy_tensor_buffer, NULL,
+     "Its elements as a read-only memoryview with format, shape and strides, in place where the "
+     "tensor is mapped. BufferError for dtypes that have no format character.",
+     NULL},
     {"_code", tensor_code, NULL, NULL, NULL},
     {"_whole", tensor_whole, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot tensor_slots[] = {
-    {Py_tp_doc, "The base of tenmap.Tensor."}, {Py_tp_new, tensor_new},
-    {Py_tp_dealloc, tensor_dealloc},           {Py_tp_methods, tensor_methods},
-    {Py_tp_getset, tensor_properties},         {Py_mp_length, tensor_length},
-    {Py_mp_subscript, tensor_subscript},       {Py_nb_bool, tensor_bool},
-    {Py_bf_getbuffer, tpy_tensor_getbuffer},   {0, NULL},
+    {Py_tp_doc, "The base of tenmap.Tensor."},
+    {Py_tp_new, tensor_new},
+    {Py_tp_dealloc, tensor_dealloc},
+    {Py_tp_methods, tensor_methods},
+    {Py_tp_getset, tensor_properties},
+    {Py_mp_length, tensor_length},
+    {Py_mp_subscript, tensor_subscript},
+    {Py_nb_bool, tensor_bool},
+    {0, NULL},
 };
 
 PyType_Spec tpy_tensor_spec = {"tenmap._core.Tensor", sizeof(tpy_tensor), 0,

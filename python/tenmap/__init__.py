@@ -28,6 +28,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __getattr__(name):
+    """Imports tenmap.safetensors when it is first used as an attribute."""
+    if name == "safetensors":
+        import importlib
+
+        return importlib.import_module("tenmap.safetensors")
+    raise AttributeError(f"module 'tenmap' has no attribute {name!r}")
+
+
 def install():
     """Makes `import safetensors` and imports of its submodules return tenmap.safetensors, in this
     process and in those that it starts. Raises ImportError if safetensors was imported before."""

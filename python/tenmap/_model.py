@@ -125,7 +125,8 @@ class Model(_core.Model):
         dtype      to convert to while loading; None: each as it is stored
         threads    0: the library decides
         out        a mapping of names to numpy arrays or torch tensors to fill and return
-        progress   called with (bytes done, total bytes); or a tqdm bar, or tqdm itself
+        progress   called with (bytes done, total bytes); or a tqdm bar, tqdm itself, or a
+                   rich.progress.Progress
         framework  "numpy" or "torch": the kind of arrays; None: numpy
         direct     bypass the page cache and leave its contents alone
         """
@@ -253,7 +254,8 @@ def fresh(tensor, kind, framework):
 
 
 class _Progress:
-    """progress= as a function of (done, total), or None: a callable, a tqdm bar, or tqdm itself."""
+    """progress= as a function of (done, total), or None: a callable, a tqdm bar, tqdm itself, or a
+    rich.progress.Progress, which gets a task."""
 
     def __init__(self, progress):
         self.bar = self.close = None
@@ -262,10 +264,20 @@ class _Progress:
         if isinstance(progress, type) and hasattr(progress, "update"):
             self.bar = progress(total=0, unit="B", unit_scale=True)
             self.close = self.bar.close
+        elif hasattr(progress, "add_task"):
+            self._begin_task(progress)
         elif hasattr(progress, "update"):
             self.bar = progress
         elif progress is not None and not callable(progress):
-            raise TypeError(f"progress is a callable or a tqdm bar, not {type(progress)!r}")
+            raise TypeError(f"progress is a callable, a tqdm bar or rich's Progress, not {type(progress)!r}")
+
+    def _begin_task(self, progress):
+        """A task of rich's; its display is started, and stopped at the end, unless it already is."""
+        task = progress.add_task("tenmap", total=None)
+        self.report = lambda done, total: progress.update(task, completed=done, total=total)
+        if not progress.live.is_started:
+            progress.start()
+            self.close = progress.stop
 
     def _move(self, done, total):
         if self.bar.total != total:
@@ -333,7 +345,7 @@ class Tensor(_core.Tensor):
         if self.size == 0 or self.dtype == "C64":
             return self.numpy().tolist()
         if self.dtype in _PLAIN:
-            return memoryview(self).tolist()
+            return self.buffer.tolist()
         memory = self._data(CODES["F32"], COPY)[0]  # buffers have no format for the others
         return memoryview(memory).cast("f", self.shape).tolist()
 

@@ -235,7 +235,7 @@ class Caller:
         if what == 0:
             self.views.append(tensor.bytes)
         elif what == 1:
-            self.views.append(memoryview(tensor))
+            self.views.append(tensor.buffer)
         elif what == 2:
             self.views.append(tensor.numpy(writable=self.random.random() < 0.5))
         elif what == 3:

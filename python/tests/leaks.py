@@ -42,7 +42,7 @@ def refused(call, *kinds):
 def turn(path, data, file):
     with tenmap.open(path) as model:
         tensor = model["w"]
-        memoryview(tensor), tensor.bytes, tensor[1:, ::2].bytes, tensor[0].tolist(), repr(tensor)
+        tensor.buffer, tensor.bytes, tensor[1:, ::2].bytes, tensor[0].tolist(), repr(tensor)
         tensor.shape, tensor.name, tensor.dtype, tensor.scheme, model.metadata, model.shards, list(model.items())
         tensor.__dlpack__(max_version=(1, 0)), model["b"]._data(tenmap._core.dtype_code("F32"), 2)
         model._take([("w", 0, None, 0), ("b", tenmap._core.dtype_code("F64"), [4], 0), ("none", 0, None, 1)], 1, None)
@@ -52,7 +52,7 @@ def turn(path, data, file):
         refused(lambda: tensor._data(tenmap._core.dtype_code("I8"), 2), tenmap.Error)
         refused(lambda: model.take(["absent"]), KeyError)
     refused(lambda: model["w"], ValueError)
-    memoryview(tensor)[0, 0]
+    tensor.buffer[0, 0]
     tenmap.open(data)["w"][1, 2].item()
     tenmap.open(file)["b"].tolist()
     refused(lambda: tenmap.open(b"nothing"), tenmap.Error)

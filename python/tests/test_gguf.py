@@ -70,7 +70,7 @@ def test_blocks_have_bytes_and_no_array_of_their_own(path, tmp_path, backend):
     tensor = model["w"]
     assert (tensor.dtype, tensor.scheme, tensor.shape, tensor.nbytes) == ("Q8_0", "Q8_0", (2, 32), 68)
     assert bytes(tensor.bytes) == BLOCKS and same(model["p"].numpy(), PLAIN) and model["p"].scheme == "none"
-    for use in (tensor.numpy, model.load, model.take, lambda: memoryview(tensor), lambda: tensor[0].bytes,
+    for use in (tensor.numpy, model.load, model.take, lambda: tensor.buffer, lambda: tensor[0].bytes,
                 lambda: tensor[0].nbytes, lambda: tensor.__dlpack__(max_version=(1, 0)),
                 lambda: tenmap.save_file({"w": tensor}, tmp_path / "no")):  # fmt: skip
         with pytest.raises((TypeError, BufferError), match="Q8_0"):
@@ -95,7 +95,7 @@ def test_dequantize_makes_blocks_appear_as_their_values(path, tmp_path, backend)
     assert (tensor.dtype, tensor.scheme, tensor.nbytes, tensor.mapped) == ("F32", "Q8_0", 256, False)
     assert tensor[1, ::2].nbytes == 64 and bytes(tensor[1].bytes) == VALUES[1].tobytes()
     assert same(tensor.numpy(), VALUES) and same(tensor[:, ::-1].numpy(), VALUES[:, ::-1])
-    assert bytes(tensor.bytes) == VALUES.tobytes() and memoryview(tensor).tolist() == VALUES.tolist()
+    assert bytes(tensor.bytes) == VALUES.tobytes() and tensor.buffer.tolist() == VALUES.tolist()
     assert same(numpy.from_dlpack(tensor), VALUES) and same(numpy.asarray(tensor), VALUES)
     assert same(model.load()["w"], VALUES) and same(model.take()["w"], VALUES)
     tenmap.save_file(model, tmp_path / "plain")

@@ -42,7 +42,7 @@ def test_a_view_is_inside_the_mapping_and_takes_no_memory(large):
 def test_the_mapping_goes_with_the_last_view(large):
     model = tenmap.open(large)
     array = model["w"].numpy()
-    memory = memoryview(model["w"])
+    memory = model["w"].buffer
     model.close()
     del model
     gc.collect()
@@ -65,21 +65,21 @@ def test_views_are_read_only(model):
     with pytest.raises(ValueError):
         array.flags.writeable = True
     with pytest.raises(TypeError):
-        memoryview(model["F32"])[0, 0, 0] = 1
+        model["F32"].buffer[0, 0, 0] = 1
     with pytest.raises(TypeError, match="not writable|read-write"):
-        ctypes.c_char.from_buffer(model["U8"])
+        ctypes.c_char.from_buffer(model["U8"].buffer)
 
 
 def test_buffers(model, arrays):
     for name in ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "F64", "I64", "U64"):
-        view = memoryview(model[name][1:, ::2, ::-1])
+        view = model[name][1:, ::2, ::-1].buffer
         assert same(numpy.asarray(view), arrays[name][1:, ::2, ::-1])
         assert view.tobytes() == arrays[name][1:, ::2, ::-1].tobytes()
-        assert bytes(model[name]) == arrays[name].tobytes()
+        assert bytes(model[name].buffer) == arrays[name].tobytes()
     for name in ("BF16", "F8_E4M3", "F4", "F8_E8M0"):
         with pytest.raises(BufferError, match=".bytes"):
-            memoryview(model[name])
-    assert b"".join([model["U8"][2]]) == arrays["U8"][2].tobytes()
+            model[name].buffer
+    assert b"".join([model["U8"][2].buffer]) == arrays["U8"][2].tobytes()
 
 
 def test_misaligned_data_is_copied(tmp_path):
@@ -220,7 +220,7 @@ def test_nothing_leaks(path):
         with tenmap.open(path) as model:
             tensor = model["F32"]
             tensor.numpy(), tensor[1:, ::2].numpy("float64"), tensor.numpy(writable=True), tensor.bytes
-            memoryview(tensor[0]), tensor.__dlpack__(max_version=(1, 0)), model.metadata, list(model.items())
+            tensor[0].buffer, tensor.__dlpack__(max_version=(1, 0)), model.metadata, list(model.items())
             model["BF16"][::2].numpy("float32"), model["F4"][0].numpy(), model.shards
             for bad in (lambda: tensor[9], lambda: model["absent"], lambda: tensor.numpy("int8")):
                 try:

@@ -7,6 +7,7 @@ duplicate names are refused, files appear whole or not at all.
 
 from ._open import _safe_open_handle, safe_open
 from ._spec import SafetensorError, TensorSpec, deserialize, serialize, serialize_file
+from . import _safetensors_rust  # noqa: F401  # programs use it as an attribute
 
 __version__ = "0.8.0"
 

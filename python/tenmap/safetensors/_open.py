@@ -45,6 +45,8 @@ def _open(source, shown, backend):
     try:
         return open_model(source, backend=backend)
     except FileNotFoundError as error:
+        if isinstance(shown, (str, os.PathLike)) and os.path.exists(shown):  # a folder without a model
+            raise
         raise FileNotFoundError(f"No such file or directory: {shown}") from error
     except MemoryError:
         raise

@@ -196,18 +196,19 @@ def _complaint(model, missing, unexpected):
 
 
 def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
-    """Loads what save_model saved into a module, and returns (missing names, unexpected names)."""
+    """Loads what save_model saved into a module. Returns the missing names, a set, and the
+    unexpected ones, a list."""
     loaded = load_file(filename, device=device, backend=backend)
     shared = _remove_duplicate_names(model.state_dict(), preferred_names=loaded.keys())
-    missing, unexpected = map(set, model.load_state_dict(loaded, strict=False))
+    missing, unexpected = model.load_state_dict(loaded, strict=False)
+    missing = set(missing)
     for name in (name for names in shared.values() for name in names):
         if name in missing:  # loaded with the one that it shares memory with
             missing.remove(name)
         else:
-            unexpected.add(name)
-    missing, unexpected = sorted(missing), sorted(unexpected)
+            unexpected.append(name)
     if strict and (missing or unexpected):
-        raise RuntimeError(_complaint(model, missing, unexpected))
+        raise RuntimeError(_complaint(model, sorted(missing), sorted(unexpected)))
     return missing, unexpected
 
 
