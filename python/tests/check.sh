@@ -3,8 +3,9 @@
 #     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub; the suite under python3
 #                                       and the newest Python
 #     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and
-#                                       UBSan; a Python without the GIL is refused; random calls by
-#                                       hostile callers
+#                                       UBSan; a Python without the GIL is refused; a build without
+#                                       a compiler says what to install; random calls by hostile
+#                                       callers
 #     python/tests/check.sh hostile N   N of these calls, under the same sanitizers
 #     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and
 #                                       on ours; transformers, peft and diffusers models, saved by
@@ -126,6 +127,18 @@ check_refusal() {
     return 1
 }
 
+# Without a C compiler, the build says in one sentence what to install, or how to get a wheel.
+check_compiler() {
+    mkdir -p "$work/no-compiler/bin"
+    ln -sf "$(command -v ninja || echo "$work/asan/bin/ninja")" "$work/no-compiler/bin/ninja"
+    ! env -u CC PATH="$work/no-compiler/bin" "$work/asan/bin/cmake" -G Ninja -S "$root/python" \
+        -B "$work/no-compiler/build" >"$work/log" 2>&1 &&
+        tr -s ' \n' ' ' <"$work/log" | grep -q 'No C compiler was found.*install one.*or install a wheel' && return
+    tail -30 "$work/log"
+    echo "a build without a compiler did not say what to install"
+    return 1
+}
+
 build_sanitized() {
     environment asan python3 scikit-build-core cmake ninja numpy ml_dtypes pytest ||
         skip "pip could not fetch what builds the extension"
@@ -152,6 +165,7 @@ random_calls() {
 check_sanitize() {
     build_sanitized
     check_refusal
+    check_compiler
     sanitized run_suite "$work/asan/bin/python"
     random_calls 5000
 }
