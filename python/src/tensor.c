@@ -184,8 +184,33 @@ static int tensor_bool(PyObject *self) {
     return -1;
 }
 
+typedef struct part_walk {
+    tpy_handle *handle;
+    const tenmap_tensor *tensor;
+} part_walk;
+
+/* (role, tensor) */
+static PyObject *part_at(void *context, size_t i) {
+    const part_walk *walk = context;
+    tpy_tensor *part = tpy_tensor_new(walk->handle, tenmap_part_at(walk->tensor, (uint32_t)i));
+    if (part == NULL)
+        return NULL;
+    return Py_BuildValue("IN", tenmap_part_role(walk->tensor, (uint32_t)i), (PyObject *)part);
+}
+
+/* _parts() -> [(role, tensor), ...], empty unless the tensor is made of several. */
+static PyObject *tensor_parts(PyObject *self, PyObject *unused) {
+    part_walk walk = {((tpy_tensor *)self)->handle, ((tpy_tensor *)self)->tensor};
+    uint32_t count = 0;
+    (void)unused;
+    while (tenmap_part_at(walk.tensor, count) != NULL)
+        count++;
+    return tpy_list(count, part_at, &walk);
+}
+
 static PyMethodDef tensor_methods[] = {
     {"_data", tpy_tensor_data, METH_VARARGS, NULL},
+    {"_parts", tensor_parts, METH_NOARGS, NULL},
     {"_dlpack", tpy_tensor_dlpack, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -16,13 +16,13 @@ tenmap.install() makes `import safetensors` mean tenmap.safetensors.
 from . import _core
 from ._errors import Error, Remedy, Status
 from ._inspect import Finding, Stats, check, measure
-from ._model import Model, Shard, Tensor, open
+from ._model import Model, Part, Shard, Tensor, open
 from ._write import Writer, convert, edit_metadata, rename, save_file, save_sharded
 
 __version__ = _core.version
 
 __all__ = [
-    "Error", "Finding", "Model", "Remedy", "Shard", "Stats", "Status", "Tensor", "Writer", "check",
+    "Error", "Finding", "Model", "Part", "Remedy", "Shard", "Stats", "Status", "Tensor", "Writer", "check",
     "convert", "edit_metadata", "install", "measure", "open", "rename", "save_file", "save_sharded",
     "uninstall",
 ]  # fmt: skip

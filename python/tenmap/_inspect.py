@@ -13,9 +13,10 @@ Finding.__doc__ = """One thing that is wrong or odd about a model.
 severity is "error" (tenmap.open refuses it), "warning" or "note"; code is a word for programs, such
 as "hole"; shard, offset and tensor say where; message is for people; remedy, a Remedy, for programs."""
 
-Stats = namedtuple("Stats", "count zeros subnormals nans infinities min max mean std norm histogram")
+Stats = namedtuple("Stats", "count zeros subnormals nans infinities min max mean std norm histogram edges")
 Stats.__doc__ = """Statistics of a tensor's values. NaN and infinities are counted and otherwise
-ignored; std is the population's; histogram is a list of counts, or None."""
+ignored; std is the population's; histogram is a list of counts, or None, and edges are the ends of its bins,
+one more than there are bins: numpy.histogram's."""
 
 Finding.__module__ = Stats.__module__ = "tenmap"
 
@@ -51,10 +52,20 @@ def measure(what, *, bins=0, range=None, threads=0, progress=None):
         tensors = [in_memory(source_of(what))]
     tensors = [_whole(tensor) for tensor in tensors]
     with _Progress(progress) as report:
-        found = [Stats(*each) for each in _core.measure(tensors, bins, low, high, threads, report)]
+        found = [_stats(each, bins, low, high) for each in _core.measure(tensors, bins, low, high, threads, report)]
     if isinstance(what, Model):
         return dict(zip(names, found))
     return found if isinstance(what, (list, tuple)) else found[0]
+
+
+def _stats(each, bins, low, high):
+    stats = Stats(*each, None)
+    if not bins:
+        return stats
+    if low == high:  # each tensor's own range
+        low, high = stats.min, stats.max
+    step = (high - low) / bins
+    return stats._replace(edges=[*(low + i * step for i in range(bins)), high])
 
 
 def _whole(tensor):

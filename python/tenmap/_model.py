@@ -1,6 +1,7 @@
 """Models and tensors: the part that users meet first."""
 
 import os
+import sys
 from collections import namedtuple
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 
@@ -11,7 +12,9 @@ from ._errors import missing
 
 Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
 Shard.__doc__ = "One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order."
-Shard.__module__ = "tenmap"
+Part = namedtuple("Part", "role tensor")
+Part.__doc__ = """A part of a dequantized weight: what it is for ("values", "scales", "zeros", ...), and its Tensor."""
+Shard.__module__ = Part.__module__ = "tenmap"
 
 _BACKENDS = {"map": False, "read": True}
 
@@ -39,6 +42,7 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
                 offset, length)  # fmt: skip
     model._source = path
     model._options = (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
+    _log("opened %r", model)
     return model
 
 
@@ -53,7 +57,8 @@ class _Names(KeysView):
         return iter(self._mapping._names())
 
     def __repr__(self):
-        return f"tenmap.names({self._mapping._names()!r})"
+        names = self._mapping._names()
+        return f"<{len(names)} names of a tenmap.Model: {_short_list(names)}>"
 
 
 class _Tensors(ValuesView):
@@ -63,10 +68,17 @@ class _Tensors(ValuesView):
     def __contains__(self, value):
         return any(value is tensor for tensor in self)
 
+    def __repr__(self):
+        tensors = self._mapping._tensors()
+        return f"<{len(tensors)} Tensors of a tenmap.Model: {_short_list(tensors, 4)}>"
+
 
 class _Pairs(ItemsView):
     def __iter__(self):
         return zip(self._mapping._names(), self._mapping._tensors())
+
+    def __repr__(self):
+        return f"<{len(self._mapping)} names and Tensors of a tenmap.Model>"
 
 
 def _bytes_text(n):
@@ -75,6 +87,20 @@ def _bytes_text(n):
             return f"{n:.3g} {unit}" if unit != "B" else f"{n} B"
         n /= 1000
     return f"{n:.4g} TB"
+
+
+def _short_list(items, most=6):
+    """The reprs of the first and last of these."""
+    if len(items) <= most:
+        return ", ".join(map(repr, items))
+    return ", ".join([*map(repr, items[: most - 2]), "...", repr(items[-1])])
+
+
+def _log(text, *arguments):
+    """To the logger "tenmap", at level DEBUG, if the program uses logging at all."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger("tenmap").debug(text, *arguments)
 
 
 class Model(_core.Model):
@@ -100,6 +126,40 @@ class Model(_core.Model):
     def shards(self):
         """The files of the model, as a list of Shard."""
         return [Shard(*each) for each in self._shards()]
+
+    @property
+    def nbytes(self):
+        """Bytes of all tensors together, as stored."""
+        return sum(row[5] for row in self._table())
+
+    def _missing(self, name):
+        """Raises the KeyError for this name, which also says which names are close."""
+        from ._names import MissingTensor
+
+        raise MissingTensor(name, self)
+
+    def natural_names(self):
+        """The names in natural order: layers.2 before layers.10."""
+        from ._names import natural_key
+
+        return sorted(self._names(), key=natural_key)
+
+    def select(self, *patterns):
+        """The Tensors whose names match one of the patterns (*, ?, [...]), by name, in natural order:
+
+        model.select("*.q_proj.*", "lm_head.*")
+        """
+        from ._names import select
+
+        return {name: self[name] for name in select(self._names(), patterns)}
+
+    def _ipython_key_completions_(self):
+        return self.natural_names()
+
+    def _repr_html_(self):
+        from ._html import model_html
+
+        return model_html(self)
 
     def keys(self):
         """The names, in file order."""
@@ -146,6 +206,7 @@ class Model(_core.Model):
             else:
                 into, result[name] = fresh(tensor, kind, framework)
             requests.append((tensor, CODES[kind], into))
+        _log("loading %d tensors of %r", len(names), self)
         with _Progress(progress) as report:
             _core.load(requests, threads, _core.LOAD_DIRECT if direct else 0, report)
         return result if out is None else out
@@ -331,6 +392,53 @@ class Tensor(_core.Tensor):
             memory, offset, strides = self._data(CODES[name], COPY)
         return torch_tensor(memory, offset, name, self.shape, strides)
 
+    def astype(self, dtype):
+        """The values as a new, writable numpy array of that dtype. The library converts to floating
+        point, numpy to all other dtypes."""
+        name = name_of(dtype)
+        if name[0] == "F" or name in ("BF16", self.dtype):
+            return self.copy(name)
+        kind = numpy_dtype(name)
+        return self.copy(None if self.dtype in BITS else "F32").astype(kind)
+
+    def copy(self, dtype=None):
+        """The values in new memory, as a writable numpy array, which neither the file nor the model
+        affects any more."""
+        name = self.dtype if dtype is None else name_of(dtype)
+        numpy_dtype(name)
+        memory, offset, strides = self._data(CODES[name], COPY)
+        return numpy_array(memory, offset, name, self.shape, strides)
+
+    def to(self, *args, **keywords):
+        """The values as a torch tensor on a device, of a dtype, or both: the arguments of
+        torch.Tensor.to. The library converts to floating point, torch to all other dtypes."""
+        import torch
+
+        kinds = [each for each in (*args, *keywords.values()) if isinstance(each, torch.dtype)]
+        by_library = kinds and kinds[0].is_floating_point and self.dtype != "C64"
+        return self.torch(kinds[0] if by_library else None).to(*args, **keywords)
+
+    @property
+    def itemsize(self):
+        """Bytes of one element of its array: 1 for elements of 4 and 6 bits; 0 for block dtypes."""
+        return (BITS.get(self.dtype, 0) + 7) // 8
+
+    @property
+    def T(self):
+        """The transposed values, as a numpy array: all axes in reverse order, in place if the tensor
+        is mapped."""
+        return self.numpy().T
+
+    @property
+    def parts(self):
+        """The tensors that a dequantized weight is stored in (dequantize=True), as a list of Part;
+        empty for others."""
+        return [Part(_ROLES.get(role, "other"), tensor) for role, tensor in self._parts()]
+
+    def numel(self):
+        """How many elements it has: its size, under torch's name."""
+        return self.size
+
     def item(self):
         """The value of a tensor with one element, as a Python number."""
         if self.size != 1:
@@ -380,6 +488,16 @@ class Tensor(_core.Tensor):
     def __int__(self):
         return int(self.item())
 
+    def __format__(self, spec):
+        if not spec:
+            return str(self)
+        return format(self.item(), spec)
+
+    def _repr_html_(self):
+        from ._html import tensor_html
+
+        return tensor_html(self)
+
     def __repr__(self):
         return f"<tenmap.Tensor {self.name!r}: {self.dtype} {list(self.shape)}, {_bytes_text(self.nbytes)}>"
 
@@ -389,6 +507,11 @@ class Tensor(_core.Tensor):
 
 Tensor.__module__ = "tenmap"
 _core.set_tensor_class(Tensor)
+
+_ROLES = {
+    1: "values", 2: "scales", 3: "zeros", 4: "group_index", 5: "global_scale", 6: "table", 7: "other", 8: "biases",
+    9: "nested_scales", 10: "nested_table",
+}  # fmt: skip
 
 # The dtypes that a memoryview can unpack.
 _PLAIN = {"BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "F64", "U64", "I64"}
