@@ -14,6 +14,7 @@ tenmap.install() makes `import safetensors` mean tenmap.safetensors.
 """
 
 from . import _core
+from ._bytes import save
 from ._errors import Error, Remedy, Status
 from ._inspect import Finding, Stats, check, measure
 from ._model import Model, Part, Shard, Tensor, open
@@ -22,18 +23,29 @@ from ._write import Writer, convert, edit_metadata, rename, save_file, save_shar
 __version__ = _core.version
 
 __all__ = [
-    "Error", "Finding", "Model", "Part", "Remedy", "Shard", "Stats", "Status", "Tensor", "Writer", "check",
-    "convert", "edit_metadata", "install", "measure", "open", "rename", "save_file", "save_sharded",
-    "uninstall",
+    "Diff", "Error", "FileHash", "Finding", "Model", "ModelHash", "Part", "Remedy", "Shard", "Stats", "Status",
+    "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert", "convert_model", "diff",
+    "edit_metadata", "hash", "install", "measure", "open", "quantize_model", "rename", "save", "save_file",
+    "save_sharded", "uninstall",
 ]  # fmt: skip
 
 
+_IN_COMMAND = {
+    "Diff", "FileHash", "ModelHash", "TensorDiff", "TensorHash", "Written", "convert_model", "diff", "hash",
+    "quantize_model",
+}  # fmt: skip
+
+
 def __getattr__(name):
-    """Imports tenmap.safetensors when it is first used as an attribute."""
+    """Imports what few programs use when it is first used."""
     if name == "safetensors":
         import importlib
 
         return importlib.import_module("tenmap.safetensors")
+    if name in _IN_COMMAND:
+        from . import _command
+
+        return getattr(_command, name)
     raise AttributeError(f"module 'tenmap' has no attribute {name!r}")
 
 

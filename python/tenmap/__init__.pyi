@@ -1,4 +1,5 @@
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from dataclasses import dataclass
 from enum import IntEnum
 from os import PathLike
 from types import EllipsisType
@@ -67,6 +68,70 @@ class Error(Exception):
         tensor: str | None = None,
         offset: int | None = None,
     ) -> None: ...
+
+@dataclass
+class TensorDiff:
+    name: str
+    count: int
+    different: int = 0
+    beyond_tolerance: int = 0
+    nonfinite_mismatches: int = 0
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    max_rel: float | None = None
+    mean_rel: float | None = None
+    relative_change: float | None = None
+    cosine: float | None = None
+    json: dict[str, Any] = ...
+
+@dataclass
+class Diff:
+    equal: bool
+    in_both: int = 0
+    only_in_a: list[str] = ...
+    only_in_b: list[str] = ...
+    dtypes: list[dict[str, Any]] = ...
+    shapes: list[dict[str, Any]] = ...
+    metadata: list[dict[str, Any]] = ...
+    values: list[TensorDiff] = ...
+    notes: list[str] = ...
+    chosen_options: list[str] = ...
+    json: dict[str, Any] = ...
+
+@dataclass
+class FileHash:
+    file: str
+    size: int
+    sha256: str
+    json: dict[str, Any] = ...
+
+@dataclass
+class TensorHash:
+    name: str
+    dtype: str
+    shape: list[int]
+    fingerprint: str
+    json: dict[str, Any] = ...
+
+@dataclass
+class ModelHash:
+    model: str
+    fingerprint: str
+    tensors: list[TensorHash] = ...
+    json: dict[str, Any] = ...
+
+@dataclass
+class Written:
+    output: str
+    written: bool
+    files: int = 0
+    tensors: int = 0
+    converted: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    changes: list[dict[str, Any]] = ...
+    losses: dict[str, int] = ...
+    json: dict[str, Any] = ...
 
 class Shard(NamedTuple):
     path: str
@@ -239,8 +304,35 @@ class Writer:
     def __enter__(self) -> Writer: ...
     def __exit__(self, kind: Any, exception: Any, traceback: Any) -> None: ...
 
+def diff(a: _Path | Model, b: _Path | Model, *, options: Sequence[str] = ()) -> Diff: ...
+@overload
+def hash(model: _Path | Model, what: Literal["files"] = "files", *, options: Sequence[str] = ()) -> list[FileHash]: ...
+@overload
+def hash(model: _Path | Model, what: Literal["model", "tensors"], *, options: Sequence[str] = ()) -> ModelHash: ...
+def quantize_model(
+    model: _Path | Model,
+    output: _Path,
+    scheme: Literal["fp8-block", "fp8-channel", "int8-channel", "mxfp4"],
+    *,
+    keep: str | Sequence[str] = (),
+    force: bool = False,
+    options: Sequence[str] = (),
+) -> Written: ...
+def convert_model(
+    model: _Path | Model,
+    output: _Path,
+    dtype: _Dtype | None = None,
+    *,
+    dequantize: bool = False,
+    keep: str | Sequence[str] = (),
+    force: bool = False,
+    options: Sequence[str] = (),
+) -> Written: ...
+def save(
+    tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *, dtype: _Dtype | None = None
+) -> bytes: ...
 def open(
-    path: _Source,
+    path: _Source | Sequence[_Path],
     dequantize: bool = False,
     backend: Literal["map", "read"] = "map",
     lenient: bool = False,

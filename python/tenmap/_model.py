@@ -23,8 +23,9 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
          max_header_bytes=0, offset=0, length=0):  # fmt: skip
     """Opens a model and returns a Model, a mapping of names to Tensors. Reads only the header.
 
-    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); the
-                bytes of a file; or a file object, which is read through seek() and read()
+    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); a list
+                of .safetensors files, which are one model; the bytes of a file; or a file object,
+                which is read through seek() and read()
     dequantize  quantized weights, with separate scales or in blocks, appear as dequantized values
     backend     "map": tensors are views into the mapped file. "read": every access is a checked
                 read, for files that may shrink while they are open
@@ -37,6 +38,13 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
     """
     if backend not in _BACKENDS:
         raise ValueError(f'the backend is "map" or "read", not {backend!r}')
+    if isinstance(path, (list, tuple)):
+        from ._bytes import open_shards
+
+        paths, options = list(path), (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
+        model = open_shards(paths, lambda place: _reopen(place, options))
+        model._source = paths if len(paths) > 1 else paths[0]
+        return model
     model = Model.__new__(Model)
     model._open(path, dequantize, _BACKENDS[backend], lenient, partial, threads, max_header_bytes,
                 offset, length)  # fmt: skip
@@ -125,7 +133,10 @@ class Model(_core.Model):
     @property
     def shards(self):
         """The files of the model, as a list of Shard."""
-        return [Shard(*each) for each in self._shards()]
+        shards = [Shard(*each) for each in self._shards()]
+        if isinstance(self._source, list):  # which was opened through links
+            shards = [shard._replace(path=os.fsdecode(path)) for shard, path in zip(shards, self._source)]
+        return shards
 
     @property
     def nbytes(self):
