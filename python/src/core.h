@@ -136,6 +136,7 @@ typedef struct tpy_handle {
     int dequantize;             /* block dtypes appear as dequantized values */
     tpy_io *io;                 /* of a file object */
     struct tpy_private *shared; /* NULL until a writable view is made */
+    tenmap_io *http;            /* of an address; NULL otherwise */
 } tpy_handle;
 
 extern PyType_Spec tpy_handle_spec;
@@ -149,6 +150,16 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
 /* tpy_fail for an error of this model; the path is that of the error's shard. */
 PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObject *tensor);
 PyObject *tpy_decode_path(const char *path);
+
+/* http.c: addresses, where the extension is built with libtenmap-http and finds libcurl */
+
+/* Whether the path is an address that the extension opens itself. */
+int tpy_http_takes(const char *path);
+/* A tenmap_io for addresses, NULL with an exception on failure; tpy_http_free after tenmap_close. */
+tenmap_io *tpy_http_new(tpy_state *state);
+void tpy_http_free(tenmap_io *io);
+/* http_missing() -> None, or why addresses cannot be opened. */
+PyObject *tpy_http_missing(PyObject *module, PyObject *unused);
 
 /* private.c: the copy-on-write mapping of each file, shared by writable views */
 

@@ -15,6 +15,7 @@ static void handle_dealloc(PyObject *self) {
     Py_END_ALLOW_THREADS;
     if (handle->buffer.obj != NULL)
         PyBuffer_Release(&handle->buffer);
+    tpy_http_free(handle->http);
     tpy_io_free(handle->io);
     Py_XDECREF(handle->module);
     tpy_free_object(self);
@@ -74,17 +75,24 @@ static source_kind kind_of(PyObject *source) {
     return SOURCE_NONE;
 }
 
-static int open_path(tpy_handle *handle, PyObject *source, const tenmap_options *options) {
+static int open_path(tpy_handle *handle, PyObject *source, tenmap_options *options) {
     PyObject *path;
     tenmap_error error;
     tenmap_status status;
     if (!PyUnicode_FSConverter(source, &path))
         return -1;
     const char *text = PyBytes_AsString(path);
+    if (tpy_http_takes(text)) {
+        options->io = handle->http = tpy_http_new(handle->state);
+        if (handle->http == NULL) {
+            Py_DECREF(path);
+            return -1;
+        }
+    }
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_open(text, options, &handle->model, &error);
     Py_END_ALLOW_THREADS;
-    if (status != TENMAP_OK) {
+    if (status != TENMAP_OK && PyErr_Occurred() == NULL) { /* else Ctrl-C */
         PyObject *shown = tpy_decode_path(text);
         if (shown != NULL)
             tpy_fail(handle->state, &error, shown, NULL);

@@ -91,6 +91,7 @@ static PyMethodDef functions[] = {
     {"save_sharded", tpy_save_sharded, METH_VARARGS, NULL},
     {"rename", tpy_rename, METH_VARARGS, NULL},
     {"check", tpy_check, METH_VARARGS, NULL},
+    {"http_missing", tpy_http_missing, METH_NOARGS, NULL},
     {"convert", tpy_convert, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

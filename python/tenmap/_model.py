@@ -24,8 +24,9 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
     """Opens a model and returns a Model, a mapping of names to Tensors. Reads only the header.
 
     path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); a list
-                of .safetensors files, which are one model; the bytes of a file; or a file object,
-                which is read through seek() and read()
+                of .safetensors files, which are one model; an address: hf://ORG/NAME[/FILE],
+                https://..., s3://BUCKET/..., or one of fsspec's; the bytes of a file; or a file
+                object, which is read through seek() and read()
     dequantize  quantized weights, with separate scales or in blocks, appear as dequantized values
     backend     "map": tensors are views into the mapped file. "read": every access is a checked
                 read, for files that may shrink while they are open
@@ -45,8 +46,13 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
         model = open_shards(paths, lambda place: _reopen(place, options))
         model._source = paths if len(paths) > 1 else paths[0]
         return model
-    model = Model.__new__(Model)
-    model._open(path, dequantize, _BACKENDS[backend], lenient, partial, threads, max_header_bytes,
+    model, source = Model.__new__(Model), path
+    if isinstance(path, str) and "://" in path:
+        from ._remote import file_of, is_address, opened_by_core
+
+        if is_address(path) and not opened_by_core(path):
+            source = file_of(path)
+    model._open(source, dequantize, _BACKENDS[backend], lenient, partial, threads, max_header_bytes,
                 offset, length)  # fmt: skip
     model._source = path
     model._options = (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
@@ -300,7 +306,8 @@ class Model(_core.Model):
             raise TypeError("only models that were opened from a path can be pickled")
         if self.closed:
             raise TypeError("a closed model cannot be pickled")
-        return _reopen, (os.path.abspath(self.path), self._options)
+        path = self.path if "://" in self.path else os.path.abspath(self.path)
+        return _reopen, (path, self._options)
 
 
 Model.__module__ = "tenmap"
