@@ -39,6 +39,11 @@ PyObject *tpy_fail_with(tpy_state *state, tenmap_status status, const char *mess
 /* Py_XDECREF as a function. NULL is allowed. */
 void tpy_drop(void *object);
 PyTypeObject *tpy_add_type(PyObject *module, PyType_Spec *spec);
+/*
+ * object.method(), or object.method(argument) if argument is not NULL, of which it takes ownership.
+ * The method's name is interned: Python's cache of methods keeps every other string.
+ */
+PyObject *tpy_call_method(PyObject *object, const char *method, PyObject *argument);
 void *tpy_new_object(PyTypeObject *type);
 void tpy_free_object(void *object);
 /* item(context, 0), item(context, 1), ..., `count` of them, as a list. */

@@ -84,3 +84,12 @@ PyObject *tpy_list(size_t count, tpy_item *item, void *context) {
     }
     return list;
 }
+
+PyObject *tpy_call_method(PyObject *object, const char *method, PyObject *argument) {
+    PyObject *name = PyUnicode_InternFromString(method);
+    PyObject *result =
+        name != NULL ? PyObject_CallMethodObjArgs(object, name, argument, NULL) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(argument);
+    return result;
+}

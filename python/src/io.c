@@ -108,7 +108,7 @@ static int file_size(tpy_io *io, uint64_t *size) {
     if (end == NULL)
         return -1;
     Py_DECREF(end);
-    end = PyObject_CallMethod(io->file, "tell", NULL);
+    end = tpy_call_method(io->file, "tell", NULL);
     if (end == NULL)
         return -1;
     *size = PyLong_AsUnsignedLongLong(end);
@@ -135,7 +135,8 @@ static tenmap_status file_open(void *ctx, const char *path, void **file, uint64_
 
 /* One read() of the file into dst: the number of bytes, or -1 with an exception. */
 static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
-    PyObject *got = PyObject_CallMethod(io->file, "read", "n", (Py_ssize_t)bytes);
+    PyObject *count = PyLong_FromSize_t(bytes);
+    PyObject *got = count != NULL ? tpy_call_method(io->file, "read", count) : NULL;
     if (got == NULL)
         return -1;
     Py_buffer view;
@@ -160,7 +161,8 @@ static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
 }
 
 static int read_all(tpy_io *io, uint64_t offset, char *dst, size_t bytes) {
-    PyObject *place = PyObject_CallMethod(io->file, "seek", "K", (unsigned long long)offset);
+    PyObject *where = PyLong_FromUnsignedLongLong(offset);
+    PyObject *place = where != NULL ? tpy_call_method(io->file, "seek", where) : NULL;
     if (place == NULL)
         return -1;
     Py_DECREF(place);
@@ -190,7 +192,7 @@ int tpy_io_enter(const tpy_io *io) {
 static int lock_file(tpy_io *io) {
     if (tpy_io_enter(io) != 0)
         return -1;
-    PyObject *locked = PyObject_CallMethod(io->lock, "acquire", NULL);
+    PyObject *locked = tpy_call_method(io->lock, "acquire", NULL);
     Py_XDECREF(locked);
     if (locked != NULL)
         io->reader = PyThread_get_thread_ident();
@@ -199,7 +201,7 @@ static int lock_file(tpy_io *io) {
 
 static void unlock_file(tpy_io *io) {
     io->reader = 0;
-    PyObject *released = PyObject_CallMethod(io->lock, "release", NULL);
+    PyObject *released = tpy_call_method(io->lock, "release", NULL);
     if (released == NULL)
         PyErr_Clear();
     Py_XDECREF(released);

@@ -182,7 +182,7 @@ static void memory_dealloc(PyObject *self) {
 /* Calls a method of the owner that returns an address or a size. */
 static int ask(PyObject *owner, const char *method, uint64_t *value) {
     tpy_number number = TPY_U64(method);
-    PyObject *answer = PyObject_CallMethod(owner, method, NULL);
+    PyObject *answer = tpy_call_method(owner, method, NULL);
     int known = answer != NULL && tpy_number_of(answer, &number);
     Py_XDECREF(answer);
     *value = number.value;

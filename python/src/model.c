@@ -115,7 +115,7 @@ static PyObject *model_subscript(PyObject *self, PyObject *name) {
     if (tensor != NULL)
         found = (PyObject *)tpy_tensor_new(handle, tensor);
     else if (PyUnicode_Check(name))
-        found = PyObject_CallMethod(self, "_missing", "O", name);
+        found = tpy_call_method(self, "_missing", Py_NewRef(name));
     else
         PyErr_Format(PyExc_TypeError, "tensors are found by name, a str, not by %R",
                      (PyObject *)Py_TYPE(name));
