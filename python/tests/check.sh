@@ -77,6 +77,17 @@ sys.exit(sysconfig.get_config_var('Py_GIL_DISABLED') == 1)" 2>/dev/null && echo 
         echo "$work"/pythons/cpython-3.13*/bin/python3.13
 }
 
+# pyright accepts the typed program too; it fetches node for itself.
+check_pyright() {
+    if ! quietly "$work/stub/bin/pip" install -q pyright || ! quietly "$work/stub/bin/pyright" --version; then
+        echo "skipped: pyright cannot be had"
+        return
+    fi
+    cp "$root/python/tests/typed.py" "$work/typed.py"
+    echo '{"include": ["typed.py"], "extraPaths": ["stubs"]}' >"$work/pyrightconfig.json"
+    (cd "$work" && PATH=$work/stub/bin:$PATH pyright -p pyrightconfig.json)
+}
+
 # The stub matches the module: mypy accepts it, and compares it with the module at run time.
 check_stub() {
     environment stub python3 mypy numpy "$wheel" || { echo "skipped: mypy cannot be had"; return; }
@@ -88,6 +99,7 @@ check_stub() {
     (cd "$work" && export MYPYPATH=$work/stubs &&
         stub/bin/python -m mypy --strict "$root/python/tests/typed.py" &&
         stub/bin/python -m mypy.stubtest tenmap --concise --allowlist allowed --ignore-unused-allowlist)
+    check_pyright
 }
 
 check_wheel() {

@@ -1,6 +1,10 @@
 """A typed program for mypy --strict: the stub must allow what users write. It is not run."""
 
 from pathlib import Path
+from typing import Any, assert_type
+
+import numpy
+from numpy.typing import NDArray
 
 import tenmap
 
@@ -37,3 +41,31 @@ def copy(model: tenmap.Model, path: Path) -> None:
     with tenmap.Writer(path) as writer:
         writer.add("w", "F32", [2, 2])
         writer.write("w", bytes(16))
+
+
+def arrays(model: tenmap.Model, name: str, out: dict[str, NDArray[numpy.float32]]) -> NDArray[Any]:
+    tensor = model[name]
+    assert_type(tensor.numpy(writable=True), NDArray[Any])
+    assert_type(tensor.astype("bf16"), NDArray[Any])
+    assert_type(tensor.T, NDArray[Any])
+    assert_type(model.load(), dict[str, NDArray[Any]])
+    assert_type(model.load(["w"], out=out), dict[str, NDArray[numpy.float32]])
+    assert_type(model.take("w"), dict[str, NDArray[Any]])
+    assert_type(tenmap.convert(tensor, "bf16"), NDArray[Any])
+    assert_type(tensor.buffer, memoryview)
+    roles: list[str] = [part.role for part in tensor.parts]
+    edges: list[float] | None = tenmap.measure(tensor, bins=4).edges
+    sizes: list[int] = [each.nbytes for each in model.select("*.weight").values()]
+    print(roles, edges, sizes, model.nbytes, f"{tensor}", tensor.numel(), tensor.itemsize)
+    return tensor.copy()
+
+
+def commands(path: Path, model: tenmap.Model) -> str:
+    change = tenmap.diff(path, model, options=["--atol", "1e-6"])
+    assert_type(change.values, list[tenmap.TensorDiff])
+    assert_type(tenmap.hash(path), list[tenmap.FileHash])
+    assert_type(tenmap.hash(path, "tensors"), tenmap.ModelHash)
+    assert_type(tenmap.save({"w": model["w"]}, {"format": "pt"}), bytes)
+    tenmap.open([path, "more.safetensors"]).close()
+    tenmap.open("hf://org/name").close()
+    return tenmap.quantize_model(path, "out", "fp8-channel", keep="*.norm.*").output
