@@ -160,7 +160,7 @@ PyObject *tpy_decode_path(const char *path);
 
 /* Whether the path is an address that the extension opens itself. */
 int tpy_http_takes(const char *path);
-/* A tenmap_io for addresses, NULL with an exception on failure; tpy_http_free after tenmap_close. */
+/* A tenmap_io for addresses; NULL with an exception on failure. Freed after tenmap_close. */
 tenmap_io *tpy_http_new(tpy_state *state);
 void tpy_http_free(tenmap_io *io);
 /* http_missing() -> None, or why addresses cannot be opened. */
@@ -203,8 +203,8 @@ tenmap_dtype tpy_dtype(const tpy_tensor *self);
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object);
 /*
  * Writable bytes [low, low + bytes) of a tensor, on a copy-on-write mapping of its file, which no
- * other view has. NULL with an exception on failure; NULL without one if the system cannot map them,
- * or if a copy may be made (may_copy) and is cheaper.
+ * other view has. NULL with an exception on failure; NULL without one if the system cannot map
+ * them, or if a copy may be made (may_copy) and is cheaper.
  */
 tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t bytes, int may_copy);
 
