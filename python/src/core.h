@@ -212,6 +212,13 @@ tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t byte
 
 tpy_axis *tpy_select(const tpy_tensor *self, PyObject *key);
 tpy_axis tpy_axis_of(const tpy_tensor *self, uint32_t dimension);
+/*
+ * What is selected as a block, allocated with PyMem_Malloc: where it begins in each dimension, then
+ * where it ends. NULL for a whole tensor, and if the selection has steps; NULL with an exception if
+ * memory runs out.
+ */
+uint64_t *tpy_box(const tpy_tensor *self);
+PyObject *tpy_tensor_box(PyObject *self, PyObject *unused);
 uint64_t tpy_count(const tpy_tensor *self); /* number of selected elements */
 uint32_t tpy_rank(const tpy_tensor *self);  /* number of kept dimensions */
 PyObject *tpy_shape_tuple(const tpy_tensor *self);

@@ -27,7 +27,11 @@ int tpy_report(void *context, uint64_t done, uint64_t total) {
 typedef struct loading {
     PyObject *items; /* keeps the tensors alive, which keep the handle */
     tenmap_request *requests;
+    size_t request_count;
+    uint64_t **corners; /* begin and end of each selection, or NULL */
     Py_buffer *buffers;
+    tpy_tensor **stepped; /* of an item: its tensor if that is read alone, having steps */
+    tenmap_dtype *as;
     Py_ssize_t count, held;
     tpy_handle *handle;
 } loading;
@@ -35,6 +39,11 @@ typedef struct loading {
 static void end_loading(loading *job) {
     for (Py_ssize_t i = 0; i < job->held; i++)
         PyBuffer_Release(&job->buffers[i]);
+    for (Py_ssize_t i = 0; job->corners != NULL && i < job->count; i++)
+        PyMem_Free(job->corners[i]);
+    PyMem_Free(job->corners);
+    PyMem_Free(job->stepped);
+    PyMem_Free(job->as);
     PyMem_Free(job->buffers);
     PyMem_Free(job->requests);
     Py_XDECREF(job->items);
@@ -47,6 +56,37 @@ static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
            begin < dst + into->len;
 }
 
+/*
+ * Adds what one item selects: a request of the load if it is a block, else something to be read
+ * afterwards. -1 with an exception if the destination is too small or memory runs out.
+ */
+static int add_selection(loading *job, tpy_tensor *tensor, Py_ssize_t i) {
+    tenmap_request request = {.tensor = tensor->tensor, .as = job->as[i]};
+    size_t bytes, bits = tenmap_dtype_bits(job->as[i]);
+    job->corners[i] = tpy_box(tensor);
+    if (job->corners[i] == NULL && PyErr_Occurred() != NULL)
+        return -1;
+    if (tensor->axes != NULL && job->corners[i] == NULL) {
+        if (tpy_packed_bytes(bits < 8 ? TENMAP_U8 : job->as[i], tpy_count(tensor), &bytes) != 0)
+            return -1;
+        if ((size_t)job->buffers[i].len < bytes) {
+            PyErr_Format(PyExc_ValueError, "an array to fill has %zd bytes, and needs %zu",
+                         job->buffers[i].len, bytes);
+            return -1;
+        }
+        job->stepped[i] = tensor;
+        return 0;
+    }
+    if (job->corners[i] != NULL && tensor->tensor->rank > 0) {
+        request.begin = job->corners[i];
+        request.end = job->corners[i] + tensor->tensor->rank;
+    }
+    request.dst = job->buffers[i].buf;
+    request.dst_bytes = (size_t)job->buffers[i].len;
+    job->requests[job->request_count++] = request;
+    return 0;
+}
+
 /* Adds one (tensor, dtype, destination). */
 static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_t i) {
     PyObject *object, *destination;
@@ -56,9 +96,8 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
     tpy_tensor *tensor = tpy_as_tensor(state, object);
     if (tensor == NULL)
         return -1;
-    if (tensor->axes != NULL || (job->handle != NULL && tensor->handle != job->handle)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "only whole tensors of one model can be loaded at a time");
+    if (job->handle != NULL && tensor->handle != job->handle) {
+        PyErr_SetString(PyExc_ValueError, "only tensors of one model can be loaded at a time");
         return -1;
     }
     if (tpy_io_enter(tensor->handle->io) != 0)
@@ -72,18 +111,15 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
         return -1;
     }
     job->handle = tensor->handle;
-    job->requests[i].tensor = tensor->tensor;
-    job->requests[i].as = (tenmap_dtype)as.value;
-    job->requests[i].dst = job->buffers[i].buf;
-    job->requests[i].dst_bytes = (size_t)job->buffers[i].len;
-    return 0;
+    job->as[i] = (tenmap_dtype)as.value;
+    return add_selection(job, tensor, i);
 }
 
 static PyObject *load_error(loading *job, const tenmap_error *error) {
     if (PyErr_Occurred() != NULL)
         return NULL;
     PyObject *name = NULL;
-    if (error->index < (uint64_t)job->count) {
+    if (error->index < job->request_count) {
         const tenmap_tensor *tensor = job->requests[error->index].tensor;
         name = PyUnicode_DecodeUTF8(tensor->name, (Py_ssize_t)tensor->name_len, "replace");
     }
@@ -103,10 +139,14 @@ static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyO
     options.ctx = &report;
     report.thread = PyEval_SaveThread();
     tenmap_status status =
-        tenmap_load(job->handle->model, job->requests, (size_t)job->count, &options, &error);
+        tenmap_load(job->handle->model, job->requests, job->request_count, &options, &error);
     PyEval_RestoreThread(report.thread);
     if (status != TENMAP_OK || report.raised)
         return load_error(job, &error);
+    for (Py_ssize_t i = 0; i < job->count; i++)
+        if (job->stepped[i] != NULL && tpy_read(job->stepped[i], job->as[i], job->buffers[i].buf,
+                                                (size_t)job->buffers[i].len) != 0)
+            return NULL;
     Py_RETURN_NONE;
 }
 
@@ -115,7 +155,11 @@ static int begin_loading(tpy_state *state, loading *job) {
     job->count = PyTuple_Size(job->items);
     job->requests = PyMem_Calloc((size_t)job->count + 1, sizeof *job->requests);
     job->buffers = PyMem_Calloc((size_t)job->count + 1, sizeof *job->buffers);
-    if (job->requests == NULL || job->buffers == NULL) {
+    job->corners = PyMem_Calloc((size_t)job->count + 1, sizeof *job->corners);
+    job->stepped = PyMem_Calloc((size_t)job->count + 1, sizeof(tpy_tensor *));
+    job->as = PyMem_Calloc((size_t)job->count + 1, sizeof *job->as);
+    if (job->requests == NULL || job->buffers == NULL || job->corners == NULL ||
+        job->stepped == NULL || job->as == NULL) {
         PyErr_NoMemory();
         return -1;
     }

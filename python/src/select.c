@@ -16,6 +16,54 @@ tpy_axis tpy_axis_of(const tpy_tensor *self, uint32_t dimension) {
     return whole;
 }
 
+uint64_t *tpy_box(const tpy_tensor *self) {
+    uint32_t rank = self->tensor->rank;
+    for (uint32_t d = 0; self->axes != NULL && d < rank; d++)
+        if (self->axes[d].step != 1)
+            return NULL;
+    if (self->axes == NULL)
+        return NULL;
+    uint64_t *box = PyMem_Calloc(2 * (size_t)rank + 1, sizeof *box);
+    if (box == NULL)
+        PyErr_NoMemory();
+    for (uint32_t d = 0; box != NULL && d < rank; d++) {
+        box[d] = self->axes[d].start;
+        box[rank + d] = self->axes[d].start + self->axes[d].count;
+    }
+    return box;
+}
+
+static PyObject *number_at(void *context, size_t i) {
+    return PyLong_FromUnsignedLongLong(((const uint64_t *)context)[i]);
+}
+
+/* _box() -> (begin, end) in the whole tensor, as lists; None if the selection has steps. */
+PyObject *tpy_tensor_box(PyObject *object, PyObject *unused) {
+    const tpy_tensor *self = (tpy_tensor *)object;
+    (void)unused;
+    uint64_t *box = tpy_box(self);
+    if (box == NULL && (self->axes != NULL || PyErr_Occurred() != NULL))
+        return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None);
+    size_t rank = self->tensor->rank;
+    uint64_t *none = box == NULL ? PyMem_Calloc(rank + 1, sizeof *none) : NULL;
+    PyObject *begin = NULL, *end = NULL;
+    if (box != NULL || none != NULL) {
+        begin = tpy_list(rank, number_at, box != NULL ? box : none);
+        end = tpy_list(rank, number_at,
+                       box != NULL ? box + rank : (void *)(uintptr_t)self->tensor->shape);
+    } else {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(box);
+    PyMem_Free(none);
+    if (begin == NULL || end == NULL) {
+        Py_XDECREF(begin);
+        Py_XDECREF(end);
+        return NULL;
+    }
+    return Py_BuildValue("NN", begin, end);
+}
+
 uint64_t tpy_count(const tpy_tensor *self) {
     if (self->axes == NULL)
         return self->tensor->nelems;

@@ -10,7 +10,7 @@ typedef struct taking {
     tpy_handle *handle;
     PyObject *items; /* keeps the names alive */
     tenmap_want *wants;
-    uint64_t **shapes;
+    uint64_t **shapes, **corners; /* corners: begin and end of a slice */
     Py_ssize_t count;
     tpy_memory *arena; /* for those that are not views */
 } taking;
@@ -18,19 +18,44 @@ typedef struct taking {
 static void end_taking(taking *job) {
     for (Py_ssize_t i = 0; job->shapes != NULL && i < job->count; i++)
         PyMem_Free(job->shapes[i]);
+    for (Py_ssize_t i = 0; job->corners != NULL && i < 2 * job->count; i++)
+        PyMem_Free(job->corners[i]);
+    PyMem_Free(job->corners);
     PyMem_Free(job->wants);
     PyMem_Free(job->shapes);
     Py_XDECREF(job->items);
 }
 
-/* (name, dtype, shape or None, flags) */
+/* Adds a slice: (begin, end), of the same length. */
+static int add_corners(taking *job, PyObject *slice, Py_ssize_t i) {
+    tenmap_want *want = &job->wants[i];
+    PyObject *begin, *end;
+    uint32_t rank, end_rank;
+    if (!PyArg_ParseTuple(slice, "OO", &begin, &end))
+        return -1;
+    uint64_t **corners = job->corners + 2 * i;
+    corners[0] = tpy_parse_shape(begin, &rank);
+    corners[1] = corners[0] != NULL ? tpy_parse_shape(end, &end_rank) : NULL;
+    if (corners[1] == NULL)
+        return -1;
+    if (rank != end_rank || (want->shape != NULL && want->rank != rank)) {
+        PyErr_SetString(PyExc_ValueError, "begin, end and shape of a slice differ in length");
+        return -1;
+    }
+    want->rank = rank;
+    want->begin = rank > 0 ? corners[0] : NULL;
+    want->end = rank > 0 ? corners[1] : NULL;
+    return 0;
+}
+
+/* (name, dtype, shape or None, flags), and (begin, end) of a slice or None */
 static int add_want(taking *job, PyObject *item, Py_ssize_t i) {
     tenmap_want *want = &job->wants[i];
-    PyObject *name, *shape;
+    PyObject *name, *shape, *slice = Py_None;
     Py_ssize_t length;
     tpy_number dtype = TPY_U32("dtype"), flags = TPY_U32("flags");
-    if (!PyArg_ParseTuple(item, "OO&OO&", &name, tpy_number_of, &dtype, &shape, tpy_number_of,
-                          &flags))
+    if (!PyArg_ParseTuple(item, "OO&OO&|O", &name, tpy_number_of, &dtype, &shape, tpy_number_of,
+                          &flags, &slice))
         return -1;
     want->name = tpy_text(name, "the name of a tensor", &length);
     if (want->name == NULL)
@@ -48,7 +73,7 @@ static int add_want(taking *job, PyObject *item, Py_ssize_t i) {
     }
     want->as = (tenmap_dtype)dtype.value;
     want->flags = (uint32_t)flags.value;
-    return 0;
+    return slice == Py_None ? 0 : add_corners(job, slice, i);
 }
 
 /* (tensor, memory) of a want; None for one that is missing. */
@@ -58,14 +83,11 @@ static PyObject *taken_at(void *context, size_t i) {
     if (want->tensor == NULL)
         return Py_NewRef(Py_None);
     const tenmap_tensor *tensor = want->tensor;
-    int as_stored = want->as == TENMAP_AS_STORED || want->as == tensor->dtype;
-    size_t bytes = (size_t)tensor->nbytes;
-    if (!as_stored && tpy_packed_bytes(want->as, tensor->nelems, &bytes) != 0)
-        return NULL;
-    PyObject *owner = (PyObject *)job->handle;
-    if (want->data != tensor->data)
-        owner = (PyObject *)job->arena;
-    tpy_memory *memory = tpy_memory_view(job->handle->state, want->data, bytes, owner);
+    uintptr_t data = (uintptr_t)want->data, whole = (uintptr_t)tensor->data;
+    int is_view = whole != 0 && data >= whole && data - whole < tensor->nbytes;
+    PyObject *owner = is_view ? (PyObject *)job->handle : (PyObject *)job->arena;
+    tpy_memory *memory =
+        tpy_memory_view(job->handle->state, want->data, (size_t)want->nbytes, owner);
     PyObject *object = memory != NULL ? (PyObject *)tpy_tensor_new(job->handle, tensor) : NULL;
     if (object == NULL) {
         tpy_drop(memory);
@@ -107,7 +129,8 @@ static int begin_taking(taking *job) {
     Py_ssize_t count = PyTuple_Size(job->items);
     job->wants = PyMem_Calloc((size_t)count + 1, sizeof *job->wants);
     job->shapes = PyMem_Calloc((size_t)count + 1, sizeof *job->shapes);
-    if (job->wants == NULL || job->shapes == NULL) {
+    job->corners = PyMem_Calloc(2 * (size_t)count + 1, sizeof *job->corners);
+    if (job->wants == NULL || job->shapes == NULL || job->corners == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -119,12 +142,13 @@ static int begin_taking(taking *job) {
 }
 
 /*
- * _take([(name, dtype, shape or None, flags), ...], threads, progress) -> [(tensor, memory), ...]
+ * _take([(name, dtype, shape or None, flags, (begin, end) or None), ...], threads, progress)
+ * -> [(tensor, memory), ...]
  */
 PyObject *tpy_take_from(tpy_handle *handle, PyObject *args) {
     PyObject *list, *progress, *result = NULL;
     tpy_number threads = TPY_U32("threads");
-    taking job = {handle, NULL, NULL, NULL, 0, NULL};
+    taking job = {.handle = handle};
     if (!PyArg_ParseTuple(args, "OO&O:_take", &list, tpy_number_of, &threads, &progress))
         return NULL;
     job.items = tpy_items(list);

@@ -212,6 +212,7 @@ static PyMethodDef tensor_methods[] = {
     {"_data", tpy_tensor_data, METH_VARARGS, NULL},
     {"_parts", tensor_parts, METH_NOARGS, NULL},
     {"_dlpack", tpy_tensor_dlpack, METH_VARARGS, NULL},
+    {"_box", tpy_tensor_box, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

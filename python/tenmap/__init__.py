@@ -18,6 +18,7 @@ from ._bytes import save
 from ._errors import Error, Remedy, Status
 from ._inspect import Finding, Stats, check, measure
 from ._model import Model, Part, Shard, Tensor, open
+from ._plan import shard_plan
 from ._write import Writer, convert, edit_metadata, rename, save_file, save_sharded
 
 __version__ = _core.version
@@ -26,7 +27,7 @@ __all__ = [
     "Diff", "Error", "FileHash", "Finding", "Model", "ModelHash", "Part", "Remedy", "Shard", "Stats", "Status",
     "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert", "convert_model", "diff",
     "edit_metadata", "hash", "install", "measure", "open", "quantize_model", "rename", "save", "save_file",
-    "save_sharded", "uninstall",
+    "save_sharded", "shard_plan", "uninstall",
 ]  # fmt: skip
 
 

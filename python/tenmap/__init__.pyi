@@ -264,8 +264,8 @@ class Model(Mapping[str, Tensor]):
     @overload
     def load(
         self,
-        names: str | Iterable[str] | None = None,
-        dtype: _Dtype | None = None,
+        names: str | Iterable[str] | Mapping[str, _Index | None] | None = None,
+        dtype: _Dtype | Mapping[str, _Dtype] | None = None,
         threads: int = 0,
         out: None = None,
         progress: _Progress | None = None,
@@ -295,11 +295,12 @@ class Model(Mapping[str, Tensor]):
         out: _Out,
         progress: _Progress | None = None,
         framework: Literal["numpy", "torch"] | None = None,
+        device: Any = None,  # torch's
         direct: bool = False,
     ) -> _Out: ...
     def take(
         self,
-        wants: str | Iterable[str] | Mapping[str, Sequence[int | None] | None] | None = None,
+        wants: str | Iterable[str] | Mapping[str, Sequence[int | None] | _Index | None] | None = None,
         dtype: _Dtype | Mapping[str, _Dtype] | None = None,
         *,
         optional: Iterable[str] = (),
@@ -420,6 +421,9 @@ def rename(
     copy: bool = True,
     follow_links: bool = False,
 ) -> Literal["unchanged", "in place", "cloned", "copied"]: ...
+def shard_plan(
+    model: Mapping[str, Tensor], plan: Mapping[str, int | str | None], rank: int, world: int
+) -> dict[str, tuple[slice, ...] | None]: ...
 def check(
     path: _Path, *, lenient: bool = False, partial: bool = False, max_header_bytes: int = 0
 ) -> list[Finding]: ...

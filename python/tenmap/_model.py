@@ -9,6 +9,7 @@ from . import _core
 from ._arrays import COPY, VIEW, WRITABLE, destination_of, halved, numpy_array, torch_tensor
 from ._dtypes import BITS, CODES, name_of, numpy_dtype, torch_dtype
 from ._errors import missing
+from ._plan import dtype_for, is_index, read_alone, selections
 
 Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
 Shard.__doc__ = "One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order."
@@ -195,37 +196,43 @@ class Model(_core.Model):
         return self[name] if name in self else default
 
     def load(self, names=None, dtype=None, threads=0, out=None, progress=None, *, framework=None,
-             direct=False):  # fmt: skip
+             device=None, direct=False):  # fmt: skip
         """Loads tensors into memory, on several threads, and returns them as a dict of arrays.
 
-        names      which ones; None: all
-        dtype      to convert to while loading; None: each as it is stored
+        names      which ones; None: all. A mapping of names to indexes loads slices, which are cut
+                   while they are read: {"w": numpy.s_[:, 64:128]}; the index None: all of it
+        dtype      to convert to while loading; None: each as it is stored. Or a mapping of names
+                   and patterns of names to dtypes
         threads    0: the library decides
         out        a mapping of names to numpy arrays or torch tensors to fill and return
         progress   called with (bytes done, total bytes); or a tqdm bar, tqdm itself, or a
                    rich.progress.Progress
-        framework  "numpy" or "torch": the kind of arrays; None: numpy
+        framework  "numpy" or "torch": the kind of arrays; None: numpy, with a device torch
+        device     where torch's tensors go after they were loaded
         direct     bypass the page cache and leave its contents alone
         """
-        names = self._names() if names is None else [names] if isinstance(names, str) else list(names)
-        tensors = [self[name] for name in names]
-        framework = framework or "numpy"
+        framework = framework or ("numpy" if device is None else "torch")
         if framework not in ("numpy", "torch"):
             raise ValueError(f'the framework is "numpy" or "torch", not {framework!r}')
+        if device is not None and (framework != "torch" or out is not None):
+            raise ValueError("a device is for new torch tensors: not for numpy's, and not with out=")
         requests, result = [], {}
-        for name, tensor in zip(names, tensors):
-            kind = tensor.dtype if dtype is None else name_of(dtype)
+        for name, tensor in selections(self, names):
+            wanted = dtype_for(dtype, name)
+            kind = tensor.dtype if wanted is None else name_of(wanted)
             if out is not None:
                 into = destination_of(out[name], kind, tensor.shape)
             elif BITS.get(kind, 8) < 8:
-                result[name] = tensor.numpy(kind, writable=True) if framework == "numpy" else tensor.torch(kind)
+                result[name] = read_alone(tensor, kind, framework)
                 continue
             else:
                 into, result[name] = fresh(tensor, kind, framework)
             requests.append((tensor, CODES[kind], into))
-        _log("loading %d tensors of %r", len(names), self)
+        _log("loading %d tensors of %r", len(requests), self)
         with _Progress(progress) as report:
             _core.load(requests, threads, _core.LOAD_DIRECT if direct else 0, report)
+        if device is not None:
+            result = {name: array.to(device) for name, array in result.items()}
         return result if out is None else out
 
     def take(self, wants=None, dtype=None, *, optional=(), threads=0, progress=None):
@@ -234,8 +241,10 @@ class Model(_core.Model):
         on several threads, into one allocation. The arrays may outlive the model.
 
         wants      names; or a mapping of names to required shapes, where None stands for any
-                   extent, or for any shape; None: all tensors
-        dtype      for all of them, or a mapping of names to dtypes; None: each as it is stored
+                   extent, or for any shape, or to indexes with a slice or `...` (numpy.s_[:, 8:16]);
+                   None: all tensors
+        dtype      for all of them, or a mapping of names and patterns to dtypes; None: each as it
+                   is stored
         optional   names that may be missing: the result does not have those
         threads, progress   as in load()
 
@@ -244,24 +253,38 @@ class Model(_core.Model):
         """
         wants = self._names() if wants is None else [wants] if isinstance(wants, str) else wants
         shapes = wants if isinstance(wants, Mapping) and not isinstance(wants, Model) else dict.fromkeys(wants)
-        optional, kinds, requests = set(optional), [], []
+        optional, alone, requests = set(optional), {}, []
         shapes = dict(shapes)  # the caller's may change during the call
+        found = {}
         for name, shape in shapes.items():
-            kinds.append(self._kind(name, dtype.get(name) if isinstance(dtype, Mapping) else dtype))
-            whole_bytes = BITS.get(kinds[-1], 8) >= 8  # the others are unpacked below
-            code = CODES[kinds[-1]] if kinds[-1] is not None and whole_bytes else 0
-            requests.append((name, code, _extents(shape), _core.WANT_OPTIONAL if name in optional else 0))
+            kind = self._kind(name, dtype_for(dtype, name))
+            tensor = self.get(name)
+            if tensor is not None and is_index(shape):
+                tensor = tensor[shape]
+            unpacked = BITS.get(kind, 8) < 8  # those and steps are read below
+            box = None if tensor is None or tensor._whole else tensor._box()
+            if tensor is not None and (unpacked or (box is None and not tensor._whole)):
+                alone[name] = tensor, kind
+                if not tensor._whole:
+                    continue
+            found[name] = tensor, kind
+            extents = None if is_index(shape) else _extents(shape)
+            code = 0 if kind is None or unpacked else CODES[kind]
+            requests.append((name, code, extents, _core.WANT_OPTIONAL if name in optional else 0, box))
         try:
             with _Progress(progress) as report:
                 taken = self._take(requests, threads, report)
         except FileNotFoundError as error:
             raise missing(error.message, error.remedy, error.index, error.path, error.tensor) from None
+        memories = {request[0]: each[1] for request, each in zip(requests, taken) if each is not None}
         result = {}
-        for name, kind, found in zip(shapes, kinds, taken):
-            if found is not None:
-                tensor, memory = found
-                unpacked = BITS[kind] < 8
-                result[name] = tensor.numpy(kind) if unpacked else numpy_array(memory, 0, kind, tensor.shape)
+        for name in shapes:
+            if name in alone:
+                tensor, kind = alone[name]
+                result[name] = tensor.numpy(kind)
+            elif name in memories:
+                tensor, kind = found[name]
+                result[name] = numpy_array(memories[name], 0, kind, tensor.shape)
         return result
 
     def _kind(self, name, dtype):

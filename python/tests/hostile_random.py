@@ -279,8 +279,17 @@ class Caller:
         for name, values in taken.items():
             assert numpy.array_equal(values, self.arrays[name].astype(values.dtype)), name
 
+    def slices(self):
+        cut = lambda: slice(self.number(0, 1), self.number(0, 2, 5), self.random.choice((None, self.number(1, 2))))  # noqa: E731
+        wants = {self.name(): self.random.choice((None, cut(), (cut(), ...))) for _ in range(3)}
+        call = self.random.choice((self.model().load, self.model().take))
+        loaded = call(wants, self.random.choice((None, "float64")), threads=self.number(0, 1), progress=self.progress())
+        for name, values in loaded.items():
+            expected = self.arrays[name] if wants[name] is None else self.arrays[name][wants[name]]
+            assert numpy.array_equal(values, expected.astype(values.dtype)), name
+
     def take_list(self):
-        items = [(self.name(), self.number(0), None, 0) for _ in range(4)]
+        items = [(self.name(), self.number(0), None, 0, self.random.choice((None, ([0], [self.number(1)])))) for _ in range(4)]
         self.list[:] = items
         self.model()._take(self.list, self.number(1), self.progress())
 
@@ -336,7 +345,7 @@ class Caller:
 
         drop_in.load(drop_in.save(dict(list(self.arrays.items())[:4]), {"a": "b"}))
 
-    OPERATIONS = ["open", "find", "look", "index", "read", "load", "fill", "fill_storage", "take", "take_list",
+    OPERATIONS = ["open", "find", "look", "index", "read", "load", "fill", "fill_storage", "take", "slices", "take_list",
                   "measure", "convert", "save", "edit", "write", "serialize"]  # fmt: skip
 
     def operation(self):

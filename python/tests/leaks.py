@@ -46,6 +46,11 @@ def turn(path, data, file):
         tensor.shape, tensor.name, tensor.dtype, tensor.scheme, model.metadata, model.shards, list(model.items())
         tensor.__dlpack__(max_version=(1, 0)), model["b"]._data(tenmap._core.dtype_code("F32"), 2)
         model._take([("w", 0, None, 0), ("b", tenmap._core.dtype_code("F64"), [4], 0), ("none", 0, None, 1)], 1, None)
+        model._take([("w", tenmap._core.dtype_code("F64"), None, 0, ([1, 0], [2, 8]))], 1, None)
+        u8, into = tenmap._core.dtype_code("U8"), bytearray(512)
+        tenmap._core.load([(tensor[1:, ::2], u8, into), (tensor[:2], u8, bytearray(512))], 1, 0, None)
+        tensor[1]._box(), tensor._box(), tensor[::2]._box()
+        refused(lambda: tenmap._core.load([(tensor[1:, ::2], u8, bytearray(9))], 1, 0, None), ValueError)
         model._table(), model.get("absent"), "w" in model
         refused(lambda: tensor[9], IndexError)
         refused(lambda: model["absent"], KeyError)

@@ -37,6 +37,9 @@ def problems(path: str) -> list[str]:
 def copy(model: tenmap.Model, path: Path) -> None:
     model.take({"w": (None, 4)}, dtype="float32", optional=["b"])
     model.load(["w"], "bfloat16", framework="torch")
+    model.load({"w": (slice(None), slice(0, 2)), "b": None}, {"*.w": "float32"}, device="cpu")
+    model.take({"w": slice(0, 2), "b": (4,)})
+    model.load(tenmap.shard_plan(model, {"*.w": 0, "layers.*.q_proj": "colwise"}, 0, 2))
     tenmap.save_file(model, path, {"format": "pt"}, dtype="float16")
     with tenmap.Writer(path) as writer:
         writer.add("w", "F32", [2, 2])
