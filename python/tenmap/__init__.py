@@ -50,12 +50,14 @@ def __getattr__(name):
     raise AttributeError(f"module 'tenmap' has no attribute {name!r}")
 
 
-def install():
+def install(version=None):
     """Makes `import safetensors` and imports of its submodules return tenmap.safetensors, in this
-    process and in those that it starts. Raises ImportError if safetensors was imported before."""
+    process and in those that it starts. Raises ImportError if safetensors was imported before.
+
+    version: of safetensors, which is then reported to programs that ask; None: "0.8.0"."""
     from ._install import install
 
-    install()
+    install(version)
 
 
 def uninstall():

@@ -7,6 +7,8 @@ import os
 import sys
 from importlib.metadata import Distribution, DistributionFinder
 
+from ._version import report, reported
+
 VARIABLE = "TENMAP_SAFETENSORS"
 _OURS = "tenmap.safetensors"
 
@@ -29,7 +31,7 @@ class _Stand(Distribution):
 
     def read_text(self, filename):
         return {
-            "METADATA": "Metadata-Version: 2.1\nName: safetensors\nVersion: 0.8.0\n"
+            "METADATA": f"Metadata-Version: 2.1\nName: safetensors\nVersion: {reported()}\n"
             "Summary: tenmap.safetensors, standing in for safetensors\n",
             "top_level.txt": "safetensors\n",
             "INSTALLER": "tenmap\n",
@@ -81,8 +83,10 @@ def _imported():
     return [name for name in sys.modules if name == "safetensors" or name.startswith("safetensors.")]
 
 
-def install():
+def install(version=None):
     """See tenmap.install."""
+    if version is not None:
+        report(version)
     if _finder in sys.meta_path:
         return
     foreign = [name for name in _imported() if not getattr(sys.modules[name], "__name__", "").startswith(_OURS)]
@@ -100,6 +104,7 @@ def uninstall():
     if _finder not in sys.meta_path:
         return
     sys.meta_path.remove(_finder)
+    report(None)
     for name in _imported():
         del sys.modules[name]
     if os.environ.get(VARIABLE) == "1":

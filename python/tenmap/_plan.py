@@ -1,10 +1,14 @@
 """Plans: which part of each tensor a load takes, and which dtype it becomes."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
-
 
 _CHARACTERS = "*?["
+
+
+def _like(name, pattern):
+    from fnmatch import fnmatchcase  # not with the package: that would take a third of its import
+
+    return fnmatchcase(name, pattern)
 
 
 def is_index(value):
@@ -34,7 +38,7 @@ def dtype_for(dtype, name):
     if name in dtype:
         return dtype[name]
     for pattern, found in dtype.items():
-        if any(character in pattern for character in _CHARACTERS) and fnmatchcase(name, pattern):
+        if any(character in pattern for character in _CHARACTERS) and _like(name, pattern):
             return found
     return None
 
@@ -79,10 +83,10 @@ def _style_axis(style, parameter):
 
 def _matches(pattern, style, name):
     if not isinstance(style, str):
-        return fnmatchcase(name, pattern)
+        return _like(name, pattern)
     # transformers names modules, from below the model's own prefix on.
     for named in (name, name.rpartition(".")[0]):
-        if fnmatchcase(named, pattern) or fnmatchcase(named, "*." + pattern):
+        if _like(named, pattern) or _like(named, "*." + pattern):
             return True
     return False
 

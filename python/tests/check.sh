@@ -91,10 +91,12 @@ check_pyright() {
 # The stub matches the module: mypy accepts it, and compares it with the module at run time.
 check_stub() {
     environment stub python3 mypy numpy "$wheel" || { echo "skipped: mypy cannot be had"; return; }
-    mkdir -p "$work/stubs/tenmap"
+    mkdir -p "$work/stubs/tenmap/safetensors"
     cp "$root/python/tenmap/__init__.pyi" "$work/stubs/tenmap"
-    # Buffers have no method before 3.12, and the submodules have no types.
-    printf '%s\n' 'tenmap\.Tensor\.__buffer__' 'tenmap\.__main__' 'tenmap\.safetensors.*' 'tenmap\._.*' \
+    cp "$root"/python/tenmap/safetensors/*.pyi "$work/stubs/tenmap/safetensors"
+    # Buffers have no method before 3.12, private modules have no types, and torch is not here.
+    printf '%s\n' 'tenmap\.Tensor\.__buffer__' 'tenmap\.__main__' 'tenmap\._.*' 'tenmap\.safetensors\._.*' \
+        'tenmap\.safetensors\.torch.*' 'tenmap\.safetensors\.[a-z]+\._.*' 'tenmap\.safetensors\.TensorSpec\._.*' \
         >"$work/allowed"
     (cd "$work" && export MYPYPATH=$work/stubs &&
         stub/bin/python -m mypy --strict "$root/python/tests/typed.py" &&
@@ -215,6 +217,25 @@ check_alone() {
 paddle paddlepaddle"
 }
 
+# compare_version VERSION PYTHON: the names and signatures of this version of the reference, and its
+# suite, side by side with ours. `left` has the parts that cannot run.
+compare_version() {
+    local version=$1 python=$2 installed=$work/reference-$1
+    (cd "$work" && quietly torch/bin/pip download -q --no-deps --no-binary safetensors "safetensors==$version") ||
+        skip "the sources of safetensors $version could not be fetched"
+    tar -xf "$work/safetensors-$version.tar.gz" -C "$work"
+    quietly "$work/torch/bin/pip" install -q --no-deps --target "$installed" "safetensors==$version"
+    echo "--- safetensors $version"
+    (
+        export PYTHONPATH=$installed
+        cd "$work"
+        "$python" "$root/python/tests/compare_names.py" dump "$work/names-$version.json"
+        "$python" -m tenmap.safetensors "$root/python/tests/compare_names.py" dump "$work/names-ours.json"
+        "$python" "$root/python/tests/compare_names.py" compare "$work/names-$version.json" "$work/names-ours.json"
+        compare_on "$python" "$work/safetensors-$version/bindings/python" "${left[@]}" tests
+    )
+}
+
 torch_environment() {
     environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 ||
         skip "torch, numpy and safetensors 0.8.0 could not be fetched"
@@ -230,13 +251,11 @@ check_reference() {
     quietly "$work/torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
     local python=$work/torch/bin/python folder
     run_suite "$python"
-    (cd "$work" && quietly torch/bin/pip download -q --no-deps --no-binary safetensors safetensors==0.8.0) ||
-        skip "the sources of safetensors 0.8.0 could not be fetched"
-    tar -xf "$work"/safetensors-0.8.0.tar.gz -C "$work"
-    folder=$work/safetensors-0.8.0/bindings/python
     local left=(--ignore=tests/test_tf_comparison.py --ignore=tests/test_paddle_comparison.py)
     "$python" -c 'import flax' 2>/dev/null || left+=(--ignore=tests/test_flax_comparison.py)
-    compare_on "$python" "$folder" "${left[@]}" tests
+    compare_version 0.8.0 "$python"
+    compare_version 0.9.0rc1 "$python"
+    folder=$work/safetensors-0.8.0/bindings/python
     if [ -n "${TENMAP_LONG-}" ]; then
         check_alone "$folder"
     else

@@ -7,6 +7,8 @@ import numpy
 from numpy.typing import NDArray
 
 import tenmap
+import tenmap.safetensors.numpy
+from tenmap.safetensors import safe_open
 
 
 def names(path: Path) -> list[str]:
@@ -44,6 +46,14 @@ def copy(model: tenmap.Model, path: Path) -> None:
     with tenmap.Writer(path) as writer:
         writer.add("w", "F32", [2, 2])
         writer.write("w", bytes(16))
+
+
+def drop_in(path: Path) -> list[int]:
+    tenmap.install(version="0.9.0rc1")
+    array = tenmap.safetensors.numpy.load_file(path)["w"]
+    with safe_open(path, framework="np") as file:
+        begin, end = file.get_tensor_meta("w").data_offsets
+        return [array.size, begin, end, *file.get_slice("w").get_shape()]
 
 
 def arrays(model: tenmap.Model, name: str, out: dict[str, NDArray[numpy.float32]]) -> NDArray[Any]:

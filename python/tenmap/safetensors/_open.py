@@ -10,6 +10,7 @@ from .._errors import Error
 from .._model import fresh
 from .._model import open as open_model
 from ._frameworks import FRAMEWORKS, from_numpy
+from . import _prefetch
 from ._spec import SafetensorError, _typed
 
 _BACKENDS = {"mmap": "map", "pread": "read"}
@@ -28,8 +29,8 @@ def _device(device, framework):
     """torch's name of the device; None for the CPU."""
     if device is None or device == "cpu":
         return None
-    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
-        found = device
+    if isinstance(device, int) and device >= 0:
+        found = int(device)  # True counts as 1
     elif isinstance(device, str) and _DEVICE.fullmatch(device):
         found = None if device.startswith("cpu") else device
     elif type(device).__module__ == "torch":
@@ -203,9 +204,15 @@ class PySafeSlice:
 
     __slots__ = ("_reader", "_name")
 
-    def __init__(self, reader, name):
+    def __new__(cls, *arguments, **keywords):
+        raise TypeError("cannot create 'PySafeSlice' instances: safe_open.get_slice(name) returns them")
+
+    @classmethod
+    def _of(cls, reader, name):
         reader.entry(name)
+        self = object.__new__(cls)
         self._reader, self._name = reader, name
+        return self
 
     def get_shape(self):
         """The tensor's dimensions."""
@@ -268,12 +275,28 @@ class safe_open:
 
     def get_slice(self, name):
         """A tensor to be indexed. Nothing is read before that."""
-        return PySafeSlice(self._open_reader(), name)
+        return PySafeSlice._of(self._open_reader(), name)
+
+    def get_tensor_meta(self, name):
+        """A tensor's entry in the header. Reads no data."""
+        return _prefetch.tensor_meta(self._open_reader(), name)
+
+    def prefetch(self, plan=None, *, device=None, threads=8):
+        """Starts to load tensors to a CUDA device in the background, for framework="pt". Returns a
+        PrefetchLoader, which hands each of them out once.
+
+        plan     names, each with None or a slice of the first dimension; None: all tensors
+        device   default: that of this file
+        threads  that read
+        """
+        reader = self._open_reader()
+        chosen = reader.device if device is None else _device(device, reader.framework)
+        return _prefetch.prefetch(reader, plan, chosen, threads)
 
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, exception, traceback):
+    def __exit__(self, _exc_type, _exc_value, _traceback):
         self._reader = None
 
 

@@ -1,27 +1,32 @@
 """safetensors.paddle: dicts of Paddle arrays, saved and loaded by way of numpy."""
 
-from . import numpy as _numpy
-from ._frameworks import to_numpy
+from . import TensorSpec, deserialize, numpy, safe_open, serialize, serialize_file  # noqa: F401
+from ._frameworks import from_numpy, to_numpy
 from ._open import load_all, load_bytes
 
 
-def _arrays(tensors):
-    return {name: to_numpy("paddle", tensor) for name, tensor in tensors.items()}
+def _np2paddle(numpy_dict, device="cpu"):
+    return {name: from_numpy("paddle", array, None if device == 'cpu' else device) for name, array in numpy_dict.items()}
+
+
+def _paddle2np(paddle_dict):
+    return {name: to_numpy("paddle", tensor) for name, tensor in paddle_dict.items()}
 
 
 def save(tensors, metadata=None):
     """The bytes of a file with these arrays."""
-    return _numpy.save(_arrays(tensors), metadata=metadata)
+    return numpy.save(_paddle2np(tensors), metadata=metadata)
 
 
 def save_file(tensors, filename, metadata=None):
     """Writes these arrays to a file, which appears whole or not at all."""
-    _numpy.save_file(_arrays(tensors), filename, metadata=metadata)
+    numpy.save_file(_paddle2np(tensors), filename, metadata=metadata)
 
 
-def load(data):
+def load(data, device="cpu"):
     """The arrays of a file that is given as bytes."""
-    return load_bytes(data, "paddle")
+    loaded = load_bytes(data, "paddle")
+    return loaded if device == "cpu" else _np2paddle(_paddle2np(loaded), device)
 
 
 def load_file(filename, device="cpu", *, backend="mmap"):

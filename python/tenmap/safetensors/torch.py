@@ -20,6 +20,14 @@ for _name in TABLE:
 _SIZE = {dtype: torch.empty(0, dtype=dtype).element_size() for dtype in _TYPES.values()}
 
 
+_float8_e4m3fn = getattr(torch, "float8_e4m3fn", None)
+_float8_e4m3fnuz = getattr(torch, "float8_e4m3fnuz", None)
+_float8_e5m2 = getattr(torch, "float8_e5m2", None)
+_float8_e5m2fnuz = getattr(torch, "float8_e5m2fnuz", None)
+_float8_e8m0 = getattr(torch, "float8_e8m0fnu", None)
+_float4_e2m1_x2 = getattr(torch, "float4_e2m1fn_x2", None)
+
+
 def _getdtype(dtype_str):
     return _TYPES[dtype_str]
 

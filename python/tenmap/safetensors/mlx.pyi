@@ -1,0 +1,13 @@
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Literal
+
+from . import numpy as numpy
+from . import safe_open as safe_open
+
+def save(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> bytes: ...
+def save_file(
+    tensors: Mapping[str, Any], filename: str | PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None: ...
+def load(data: bytes) -> dict[str, Any]: ...
+def load_file(filename: str | PathLike[str], *, backend: Literal["mmap", "pread"] = "mmap") -> dict[str, Any]: ...
