@@ -264,7 +264,28 @@ typedef struct tpy_progress {
     int raised;            /* an exception is set: a signal's, or the callable's */
 } tpy_progress;
 int tpy_report(void *progress, uint64_t done, uint64_t total);
+/* What a call loads: requests of the library, and what is read by itself after them. */
+typedef struct tpy_requests {
+    PyObject *items; /* keeps the tensors alive, which keep the handle */
+    tenmap_request *requests;
+    size_t request_count;
+    uint64_t **corners; /* begin and end of each selection, or NULL */
+    Py_buffer *buffers;
+    tpy_tensor **stepped; /* of an item: its tensor if that is read alone, having steps */
+    tenmap_dtype *as;
+    Py_ssize_t count, held;
+    tpy_handle *handle;
+} tpy_requests;
+/*
+ * Makes the requests from [(tensor, dtype, destination), ...]; -1 with an exception on failure.
+ * Ended in any case.
+ */
+int tpy_requests_begin(tpy_state *state, tpy_requests *job, PyObject *list);
+void tpy_requests_end(tpy_requests *job);
+/* Raises what a load of these requests reports, unless an exception is set. Returns NULL. */
+PyObject *tpy_requests_fail(const tpy_requests *job, const tenmap_error *error);
 PyObject *tpy_load(PyObject *module, PyObject *args);
+PyObject *tpy_group_load(PyObject *module, PyObject *args); /* group.c */
 PyObject *tpy_measure(PyObject *module, PyObject *args);
 
 /* take.c, value.c */

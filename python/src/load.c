@@ -24,19 +24,7 @@ int tpy_report(void *context, uint64_t done, uint64_t total) {
     return stop;
 }
 
-typedef struct loading {
-    PyObject *items; /* keeps the tensors alive, which keep the handle */
-    tenmap_request *requests;
-    size_t request_count;
-    uint64_t **corners; /* begin and end of each selection, or NULL */
-    Py_buffer *buffers;
-    tpy_tensor **stepped; /* of an item: its tensor if that is read alone, having steps */
-    tenmap_dtype *as;
-    Py_ssize_t count, held;
-    tpy_handle *handle;
-} loading;
-
-static void end_loading(loading *job) {
+void tpy_requests_end(tpy_requests *job) {
     for (Py_ssize_t i = 0; i < job->held; i++)
         PyBuffer_Release(&job->buffers[i]);
     for (Py_ssize_t i = 0; job->corners != NULL && i < job->count; i++)
@@ -60,7 +48,7 @@ static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
  * Adds what one item selects: a request of the load if it is a block, else something to be read
  * afterwards. -1 with an exception if the destination is too small or memory runs out.
  */
-static int add_selection(loading *job, tpy_tensor *tensor, Py_ssize_t i) {
+static int add_selection(tpy_requests *job, tpy_tensor *tensor, Py_ssize_t i) {
     tenmap_request request = {.tensor = tensor->tensor, .as = job->as[i]};
     size_t bytes, bits = tenmap_dtype_bits(job->as[i]);
     job->corners[i] = tpy_box(tensor);
@@ -88,7 +76,7 @@ static int add_selection(loading *job, tpy_tensor *tensor, Py_ssize_t i) {
 }
 
 /* Adds one (tensor, dtype, destination). */
-static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_t i) {
+static int add_request(tpy_state *state, tpy_requests *job, PyObject *item, Py_ssize_t i) {
     PyObject *object, *destination;
     tpy_number as = TPY_U32("dtype");
     if (!PyArg_ParseTuple(item, "OO&O", &object, tpy_number_of, &as, &destination))
@@ -115,7 +103,7 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
     return add_selection(job, tensor, i);
 }
 
-static PyObject *load_error(loading *job, const tenmap_error *error) {
+PyObject *tpy_requests_fail(const tpy_requests *job, const tenmap_error *error) {
     if (PyErr_Occurred() != NULL)
         return NULL;
     PyObject *name = NULL;
@@ -128,7 +116,8 @@ static PyObject *load_error(loading *job, const tenmap_error *error) {
     return NULL;
 }
 
-static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyObject *progress) {
+static PyObject *run_loading(tpy_requests *job, unsigned threads, unsigned flags,
+                             PyObject *progress) {
     tpy_progress report = {progress != Py_None ? progress : NULL, NULL, 0};
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
     tenmap_error error;
@@ -142,7 +131,7 @@ static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyO
         tenmap_load(job->handle->model, job->requests, job->request_count, &options, &error);
     PyEval_RestoreThread(report.thread);
     if (status != TENMAP_OK || report.raised)
-        return load_error(job, &error);
+        return tpy_requests_fail(job, &error);
     for (Py_ssize_t i = 0; i < job->count; i++)
         if (job->stepped[i] != NULL && tpy_read(job->stepped[i], job->as[i], job->buffers[i].buf,
                                                 (size_t)job->buffers[i].len) != 0)
@@ -151,7 +140,10 @@ static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyO
 }
 
 /* Makes all requests from the items; -1 with an exception on failure. */
-static int begin_loading(tpy_state *state, loading *job) {
+int tpy_requests_begin(tpy_state *state, tpy_requests *job, PyObject *list) {
+    job->items = tpy_items(list);
+    if (job->items == NULL)
+        return -1;
     job->count = PyTuple_Size(job->items);
     job->requests = PyMem_Calloc((size_t)job->count + 1, sizeof *job->requests);
     job->buffers = PyMem_Calloc((size_t)job->count + 1, sizeof *job->buffers);
@@ -174,18 +166,17 @@ PyObject *tpy_load(PyObject *module, PyObject *args) {
     tpy_state *state = PyModule_GetState(module);
     PyObject *list, *progress;
     tpy_number threads = TPY_U32("threads"), flags = TPY_U32("flags");
-    loading job;
+    tpy_requests job;
     memset(&job, 0, sizeof job);
     if (!PyArg_ParseTuple(args, "OO&O&O:load", &list, tpy_number_of, &threads, tpy_number_of,
                           &flags, &progress))
         return NULL;
     PyObject *result = NULL;
-    job.items = tpy_items(list);
-    if (job.items != NULL && begin_loading(state, &job) == 0)
+    if (tpy_requests_begin(state, &job, list) == 0)
         result = job.count == 0
                      ? Py_NewRef(Py_None)
                      : run_loading(&job, (unsigned)threads.value, (unsigned)flags.value, progress);
-    end_loading(&job);
+    tpy_requests_end(&job);
     return result;
 }
 

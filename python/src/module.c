@@ -86,6 +86,7 @@ static PyMethodDef functions[] = {
     {"borrow", tpy_borrow, METH_VARARGS, NULL},
     {"assemble", tpy_assemble, METH_VARARGS, NULL},
     {"load", tpy_load, METH_VARARGS, NULL},
+    {"group_load", tpy_group_load, METH_VARARGS, NULL},
     {"measure", tpy_measure, METH_VARARGS, NULL},
     {"save", tpy_save, METH_VARARGS, NULL},
     {"save_sharded", tpy_save_sharded, METH_VARARGS, NULL},

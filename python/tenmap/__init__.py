@@ -17,6 +17,7 @@ from . import _core
 from ._bytes import save
 from ._errors import Error, Remedy, Status
 from ._inspect import Finding, Stats, check, measure
+from ._into import IncompatibleKeys, load_into
 from ._model import Model, Part, Shard, Tensor, open
 from ._plan import shard_plan
 from ._write import Writer, convert, edit_metadata, rename, save_file, save_sharded
@@ -24,10 +25,10 @@ from ._write import Writer, convert, edit_metadata, rename, save_file, save_shar
 __version__ = _core.version
 
 __all__ = [
-    "Diff", "Error", "FileHash", "Finding", "Model", "ModelHash", "Part", "Remedy", "Shard", "Stats", "Status",
-    "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert", "convert_model", "diff",
-    "edit_metadata", "hash", "install", "measure", "open", "quantize_model", "rename", "save", "save_file",
-    "save_sharded", "shard_plan", "uninstall",
+    "Diff", "Error", "FileHash", "Finding", "IncompatibleKeys", "Model", "ModelHash", "Part", "Remedy", "Shard",
+    "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert",
+    "convert_model", "diff", "edit_metadata", "hash", "install", "load_into", "measure", "open", "quantize_model",
+    "rename", "save", "save_file", "save_sharded", "shard_plan", "uninstall",
 ]  # fmt: skip
 
 

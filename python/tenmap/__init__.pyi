@@ -272,31 +272,48 @@ class Model(Mapping[str, Tensor]):
         *,
         framework: Literal["numpy"] | None = None,
         direct: bool = False,
+        group: Any = None,  # torch.distributed's ProcessGroup
     ) -> dict[str, _Array]: ...
     @overload
     def load(
         self,
-        names: str | Iterable[str] | None = None,
-        dtype: _Dtype | None = None,
+        names: str | Iterable[str] | Mapping[str, _Index | None] | None = None,
+        dtype: _Dtype | Mapping[str, _Dtype] | None = None,
         threads: int = 0,
         out: None = None,
         progress: _Progress | None = None,
         *,
         framework: Literal["torch"],
+        device: Any = None,  # torch's
         direct: bool = False,
+        group: Any = None,  # torch.distributed's ProcessGroup
     ) -> dict[str, _Torch]: ...
     @overload
     def load(
         self,
-        names: str | Iterable[str] | None = None,
-        dtype: _Dtype | None = None,
+        names: str | Iterable[str] | Mapping[str, _Index | None] | None = None,
+        dtype: _Dtype | Mapping[str, _Dtype] | None = None,
+        threads: int = 0,
+        out: None = None,
+        progress: _Progress | None = None,
+        *,
+        framework: None = None,
+        device: Any,  # torch's; means torch
+        direct: bool = False,
+        group: Any = None,  # torch.distributed's ProcessGroup
+    ) -> dict[str, _Torch]: ...
+    @overload
+    def load(
+        self,
+        names: str | Iterable[str] | Mapping[str, _Index | None] | None = None,
+        dtype: _Dtype | Mapping[str, _Dtype] | None = None,
         threads: int = 0,
         *,
         out: _Out,
         progress: _Progress | None = None,
         framework: Literal["numpy", "torch"] | None = None,
-        device: Any = None,  # torch's
         direct: bool = False,
+        group: Any = None,  # torch.distributed's ProcessGroup
     ) -> _Out: ...
     def take(
         self,
@@ -421,6 +438,22 @@ def rename(
     copy: bool = True,
     follow_links: bool = False,
 ) -> Literal["unchanged", "in place", "cloned", "copied"]: ...
+class IncompatibleKeys(NamedTuple):
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+def load_into(
+    module: Any,  # torch.nn.Module
+    source: _Source | Model,
+    *,
+    dtype: _Dtype | Mapping[str, _Dtype] | None = None,
+    group: Any = None,
+    plan: Mapping[str, _Index | None] | None = None,
+    names: Mapping[str, str] | Callable[[str], str] | None = None,
+    strict: bool = True,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> IncompatibleKeys: ...
 def shard_plan(
     model: Mapping[str, Tensor], plan: Mapping[str, int | str | None], rank: int, world: int
 ) -> dict[str, tuple[slice, ...] | None]: ...

@@ -196,7 +196,7 @@ class Model(_core.Model):
         return self[name] if name in self else default
 
     def load(self, names=None, dtype=None, threads=0, out=None, progress=None, *, framework=None,
-             device=None, direct=False):  # fmt: skip
+             device=None, direct=False, group=None):  # fmt: skip
         """Loads tensors into memory, on several threads, and returns them as a dict of arrays.
 
         names      which ones; None: all. A mapping of names to indexes loads slices, which are cut
@@ -210,13 +210,33 @@ class Model(_core.Model):
         framework  "numpy" or "torch": the kind of arrays; None: numpy, with a device torch
         device     where torch's tensors go after they were loaded
         direct     bypass the page cache and leave its contents alone
+        group      a process group of torch.distributed, all ranks of which make this call, each with
+                   its own names and slices: each byte of the files is read by one of them, and sent
+                   to those that want it. If one fails, all raise
         """
-        framework = framework or ("numpy" if device is None else "torch")
+        result = {}
+        arguments = (names, dtype, out, framework or ("numpy" if device is None else "torch"), device)
+        flags = _core.LOAD_DIRECT if direct else 0
+        if group is not None:
+            from ._group import load_over
+
+            load_over(self, group, lambda: self._requests(result, *arguments), (threads, flags, 0), progress)
+        else:
+            requests = self._requests(result, *arguments)
+            _log("loading %d tensors of %r", len(requests), self)
+            with _Progress(progress) as report:
+                _core.load(requests, threads, flags, report)
+        if device is not None:
+            result = {name: array.to(device) for name, array in result.items()}
+        return result if out is None else out
+
+    def _requests(self, result, names, dtype, out, framework, device):
+        """What a load asks the library for; adds new arrays to `result`."""
         if framework not in ("numpy", "torch"):
             raise ValueError(f'the framework is "numpy" or "torch", not {framework!r}')
         if device is not None and (framework != "torch" or out is not None):
             raise ValueError("a device is for new torch tensors: not for numpy's, and not with out=")
-        requests, result = [], {}
+        requests = []
         for name, tensor in selections(self, names):
             wanted = dtype_for(dtype, name)
             kind = tensor.dtype if wanted is None else name_of(wanted)
@@ -228,12 +248,7 @@ class Model(_core.Model):
             else:
                 into, result[name] = fresh(tensor, kind, framework)
             requests.append((tensor, CODES[kind], into))
-        _log("loading %d tensors of %r", len(requests), self)
-        with _Progress(progress) as report:
-            _core.load(requests, threads, _core.LOAD_DIRECT if direct else 0, report)
-        if device is not None:
-            result = {name: array.to(device) for name, array in result.items()}
-        return result if out is None else out
+        return requests
 
     def take(self, wants=None, dtype=None, *, optional=(), threads=0, progress=None):
         """Returns all tensors that a program wants of a model, in one call, as a dict of read-only

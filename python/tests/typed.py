@@ -42,6 +42,8 @@ def copy(model: tenmap.Model, path: Path) -> None:
     model.load({"w": (slice(None), slice(0, 2)), "b": None}, {"*.w": "float32"}, device="cpu")
     model.take({"w": slice(0, 2), "b": (4,)})
     model.load(tenmap.shard_plan(model, {"*.w": 0, "layers.*.q_proj": "colwise"}, 0, 2))
+    missing: list[str] = tenmap.load_into(object(), model, plan={"w": slice(0, 2)}, strict=False).missing_keys
+    assert not missing
     tenmap.save_file(model, path, {"format": "pt"}, dtype="float16")
     with tenmap.Writer(path) as writer:
         writer.add("w", "F32", [2, 2])
