@@ -2,7 +2,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Literal
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from . import TensorSpec as TensorSpec
 from . import deserialize as deserialize
