@@ -17,6 +17,8 @@
 #include <Python.h>
 #include <tenmap.h>
 
+typedef struct tpy_pool tpy_pool;
+
 /* Per interpreter: nothing in this module is global. */
 typedef struct tpy_state {
     PyTypeObject *memory_type, *handle_type, *model_type, *tensor_type, *writer_type,
@@ -24,6 +26,7 @@ typedef struct tpy_state {
     PyObject *tensor_class; /* the class of a model's tensors: tenmap.Tensor */
     PyObject *make_error;   /* tenmap._errors.make */
     PyObject *module;       /* borrowed */
+    tpy_pool *pool;         /* memory that is kept for later loads, or NULL */
     size_t small_pages;     /* bytes to allocate on small pages before huge ones are tried again */
 } tpy_state;
 
@@ -130,6 +133,14 @@ int tpy_still_lent(const tpy_state *state, const Py_buffer *buffers, Py_ssize_t 
 PyObject *tpy_new_memory(PyObject *module, PyObject *args);
 PyObject *tpy_borrow(PyObject *module, PyObject *args);
 PyObject *tpy_assemble(PyObject *module, PyObject *args);
+
+/* pool.c: memory that is kept for later loads */
+
+void *tpy_pool_take(tpy_pool *pool, size_t size, size_t *base_size);
+/* 1 if the pool, which may be NULL, keeps this memory of tenmap_alloc. */
+int tpy_pool_give(tpy_pool *pool, void *base, size_t size);
+void tpy_pool_free(tpy_pool *pool);
+PyObject *tpy_keep_memory(PyObject *module, PyObject *args);
 
 /* handle.c: an open model */
 

@@ -75,15 +75,21 @@ static void choose_pages(tpy_state *state, char *data, size_t size) {
 
 tpy_memory *tpy_memory_new(tpy_state *state, size_t size) {
     int kind = size >= PAGES_FROM ? KIND_PAGES : KIND_HEAP;
-    void *data = kind == KIND_PAGES ? tenmap_alloc(size) : malloc(size > 0 ? size : 1);
+    size_t base_size = size;
+    void *data = kind == KIND_PAGES ? tpy_pool_take(state->pool, size, &base_size) : NULL;
+    int is_fresh = data == NULL;
+    if (is_fresh)
+        data = kind == KIND_PAGES ? tenmap_alloc(size) : malloc(size > 0 ? size : 1);
     if (data == NULL) {
         PyErr_Format(PyExc_MemoryError, "no memory for %zu bytes", size);
         return NULL;
     }
-    if (kind == KIND_PAGES)
+    if (kind == KIND_PAGES && is_fresh)
         choose_pages(state, data, size);
     tpy_memory *memory = new_memory(state, kind, data, size);
-    if (memory == NULL) {
+    if (memory != NULL) {
+        memory->base_size = base_size;
+    } else {
         if (kind == KIND_PAGES)
             tenmap_free(data);
         else
@@ -162,6 +168,17 @@ static void give_back(tpy_memory *memory) {
     }
 }
 
+/* Whether the pool keeps this memory. At the interpreter's end, the module may be gone. */
+static int is_kept(const tpy_memory *memory) {
+    PyObject *type, *value, *traceback;
+    if (memory->kind != KIND_PAGES)
+        return 0;
+    PyErr_Fetch(&type, &value, &traceback);
+    tpy_state *state = PyType_GetModuleState(Py_TYPE((PyObject *)(uintptr_t)memory));
+    PyErr_Restore(type, value, traceback); /* also instead of an exception of that call */
+    return state != NULL && tpy_pool_give(state->pool, memory->base, memory->base_size);
+}
+
 /*
  * Returning the pages of a whole model to the system takes a while, so other threads may run
  * meanwhile.
@@ -170,7 +187,7 @@ static void memory_dealloc(PyObject *self) {
     tpy_memory *memory = (tpy_memory *)self;
     if (memory->kind == KIND_VIEW || memory->kind == KIND_HEAP) {
         give_back(memory);
-    } else {
+    } else if (!is_kept(memory)) {
         Py_BEGIN_ALLOW_THREADS;
         give_back(memory);
         Py_END_ALLOW_THREADS;

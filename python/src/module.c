@@ -83,6 +83,7 @@ static PyMethodDef functions[] = {
     {"dtype_bytes", dtype_bytes, METH_VARARGS, NULL},
     {"pack", pack, METH_VARARGS, NULL},
     {"memory", tpy_new_memory, METH_VARARGS, NULL},
+    {"keep_memory", tpy_keep_memory, METH_VARARGS, NULL},
     {"borrow", tpy_borrow, METH_VARARGS, NULL},
     {"assemble", tpy_assemble, METH_VARARGS, NULL},
     {"load", tpy_load, METH_VARARGS, NULL},
@@ -182,7 +183,10 @@ static int clear(PyObject *module) {
 }
 
 static void free_module(void *module) {
+    tpy_state *state = PyModule_GetState(module);
     clear(module);
+    tpy_pool_free(state->pool);
+    state->pool = NULL;
 }
 
 /*

@@ -27,8 +27,8 @@ __version__ = _core.version
 __all__ = [
     "Diff", "Error", "FileHash", "Finding", "IncompatibleKeys", "Model", "ModelHash", "Part", "Remedy", "Shard",
     "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert",
-    "convert_model", "diff", "edit_metadata", "hash", "install", "load_into", "measure", "open", "quantize_model",
-    "rename", "save", "save_file", "save_sharded", "shard_plan", "uninstall",
+    "convert_model", "diff", "edit_metadata", "hash", "install", "keep_memory", "load_into", "measure", "open",
+    "quantize_model", "rename", "save", "save_file", "save_sharded", "shard_plan", "uninstall",
 ]  # fmt: skip
 
 
@@ -49,6 +49,14 @@ def __getattr__(name):
 
         return getattr(_command, name)
     raise AttributeError(f"module 'tenmap' has no attribute {name!r}")
+
+
+def keep_memory(limit):
+    """Keeps up to `limit` bytes of memory that load, numpy and torch gave to arrays and that was freed,
+    for later loads: fresh memory takes several times as long to fill. 0, as at the start: none.
+
+    Returns the bytes that are kept now. Lowering the limit frees memory at once."""
+    return _core.keep_memory(limit)
 
 
 def install(version=None):

@@ -288,6 +288,9 @@ class Caller:
             expected = self.arrays[name] if wants[name] is None else self.arrays[name][wants[name]]
             assert numpy.array_equal(values, expected.astype(values.dtype)), name
 
+    def keep(self):
+        tenmap.keep_memory(self.random.choice((0, 1 << 16, self.number(1 << 21), 1 << 24)))
+
     def take_list(self):
         items = [(self.name(), self.number(0), None, 0, self.random.choice((None, ([0], [self.number(1)])))) for _ in range(4)]
         self.list[:] = items
@@ -345,7 +348,7 @@ class Caller:
 
         drop_in.load(drop_in.save(dict(list(self.arrays.items())[:4]), {"a": "b"}))
 
-    OPERATIONS = ["open", "find", "look", "index", "read", "load", "fill", "fill_storage", "take", "slices", "take_list",
+    OPERATIONS = ["open", "find", "look", "index", "read", "load", "fill", "fill_storage", "take", "slices", "keep", "take_list",
                   "measure", "convert", "save", "edit", "write", "serialize"]  # fmt: skip
 
     def operation(self):

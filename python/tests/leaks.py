@@ -50,6 +50,7 @@ def turn(path, data, file):
         u8, into = tenmap._core.dtype_code("U8"), bytearray(512)
         tenmap._core.load([(tensor[1:, ::2], u8, into), (tensor[:2], u8, bytearray(512))], 1, 0, None)
         tensor[1]._box(), tensor._box(), tensor[::2]._box()
+        tenmap.keep_memory(1 << 22), tenmap._core.memory(1 << 21), tenmap._core.memory(1 << 21), tenmap.keep_memory(0)
         refused(lambda: tenmap._core.load([(tensor[1:, ::2], u8, bytearray(9))], 1, 0, None), ValueError)
         model._table(), model.get("absent"), "w" in model
         refused(lambda: tensor[9], IndexError)
