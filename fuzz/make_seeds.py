@@ -337,6 +337,58 @@ def writer_seeds():
         write("writer", name, data)
 
 
+def torch_storage(key, count, kind="FloatStorage"):
+    return (b"(X\7\0\0\0storagectorch\n" + kind.encode() + b"\nU" + bytes([len(key)]) + key.encode() +
+            b"U\3cpuK" + bytes([count]) + b"tQ")
+
+
+def torch_tensor(key, count, offset, shape, strides, kind="FloatStorage"):
+    numbers = lambda values: b"(" + b"".join(b"K" + bytes([v]) for v in values) + b"t"
+    return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + torch_storage(key, count, kind) + b"K" +
+            bytes([offset]) + numbers(shape) + numbers(strides) +
+            b"\x89ccollections\nOrderedDict\n)RtR")
+
+
+def pytorch_seeds():
+    """Pickles, which the target wraps, and one archive."""
+    key = lambda name: b"X" + struct.pack("<I", len(name)) + name.encode()
+    whole = torch_tensor("0", 24, 0, [4, 6], [6, 1])
+    pickles = {
+        "good_dict": b"\x80\2}q\0(" + key("a") + whole + key("b") +
+                     torch_tensor("1", 24, 0, [6, 4], [1, 6])[:-2] + b"tRu.",
+        "good_wrapper": b"}(" + key("model") + b"}" + key("w") + whole + b"s" + key("epoch") + b"K\3" +
+                        key("lr") + b"G?\xf8\0\0\0\0\0\0" + key("name") + key("x") + b"u.",
+        "good_expanded": b"}" + key("e") + torch_tensor("0", 24, 0, [3, 5], [0, 1]) + b"s.",
+        "good_half": b"}" + key("h") + torch_tensor("0", 48, 0, [48], [1], "HalfStorage") + b"s.",
+        "good_untyped": b"}" + key("u") + b"ctorch._utils\n_rebuild_tensor_v3\n(" +
+                        torch_storage("0", 96, "UntypedStorage") +
+                        b"K\0K\x60\x85K\1\x85\x89}ctorch\nfloat8_e4m3fn\ntRs.",
+        "good_list": b"](" + whole + torch_storage("1", 24) + b"e.",
+        "good_module": b"cnet\nM\n)\x81}" + key("_parameters") + b"}" + key("w") + whole + b"ssb.",
+        "good_parameter": b"}" + key("p") + b"ctorch._utils\n_rebuild_parameter\n(" + whole +
+                          b"\x88ccollections\nOrderedDict\n)RtRs.",
+        "good_proto_4": b"\x80\4\x95\x10\0\0\0\0\0\0\0}\x94\x8c\1a\x94\x8c\2ab\x94s.",
+        "good_pairs": b"ccollections\nOrderedDict\n(](](" + key("a") + whole + b"eetR.",
+        "code_reduce": b"cos\nsystem\n(S'true'\ntR.", "code_inst": b"(S'true'\nios\nsystem\n.",
+        "code_stack": b"\x8c\2os\x8c\6system\x93\x8c\4true\x85R.",
+        "code_obj": b"(cos\nsystem\nS'true'\no.",
+        "bad_cycle": b"]q\0(h\0" + whole + b"h\0e.",
+        "bad_bomb": b"](" + whole + b"e" + b"".join(b"q%c0](h%ch%ce" % (i, i, i) for i in range(40)) +
+                    b".",
+        "bad_memo": b"Nr\xff\xff\xff\xff.", "bad_length": b"X\xff\xff\xff\xffa.", "bad_stop": b"NN."}
+    for name, pickle in pickles.items():
+        write("pytorch", name, pickle)
+    entries, directory = b"", b""
+    for name, data in {"m/data.pkl": pickles["good_dict"], "m/data/0": bytes(96),
+                       "m/data/1": bytes(96), "m/byteorder": b"little"}.items():
+        fields = struct.pack("<5HIIIHH", 20, 0, 0, 0, 0, 0, len(data), len(data), len(name), 0)
+        directory += (b"PK\1\2\0\0" + fields + bytes(10) +
+                      struct.pack("<I", len(entries)) + name.encode())
+        entries += b"PK\3\4" + fields + name.encode() + data
+    write("pytorch", "good_archive", entries + directory + b"PK\5\6\0\0\0\0" +
+          struct.pack("<HHIIH", 4, 4, len(directory), len(entries), 0))
+
+
 def gguf_seeds():
     """Copies the golden files, one for each rule."""
     for kind in ("good", "bad"):
@@ -448,6 +500,7 @@ if __name__ == "__main__":
     convert_seeds()
     writer_seeds()
     gguf_seeds()
+    pytorch_seeds()
     quantized_seeds()
     dictionary("header.dict", "Dtypes, ", ('\\"%s\\"' % name for name in BITS))
     dictionary("quantized.dict", "Endings of names, ", endings())

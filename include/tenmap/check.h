@@ -63,7 +63,13 @@ enum {
     TENMAP_FOUND_NAME = 36,             /* empty, a control character, outer spaces, __x__ */
     TENMAP_FOUND_INTERRUPTED_EDIT = 37, /* its record lies beside the file */
     /* With TENMAP_OPEN_DEQUANTIZE: parts of a weight, or config.json, do not fit (an error). */
-    TENMAP_FOUND_PARTS = 38
+    TENMAP_FOUND_PARTS = 38,
+    /*
+     * A PyTorch file's pickle names a class or a function outside of the fixed list of those that
+     * stand for data (a warning): Python would import it, and perhaps call it. It is not run here,
+     * and the model opens; `tenmap check` exits with 1.
+     */
+    TENMAP_FOUND_CODE = 39
 };
 
 /* tenmap_finding.shard of a finding about the index, the folder or the model as a whole. */

@@ -62,12 +62,14 @@ typedef struct tenmap_shard {
     uint32_t flags;   /* 0 */
     const void *base; /* this shard's first byte in memory; NULL with BACKEND_READ and options.io */
     uint64_t size;    /* in bytes: the file's, unless options.offset or length select a range */
-    uint64_t header_bytes; /* the JSON text without its 8-byte length field; all of a GGUF header */
-    uint64_t data_offset;  /* where the first tensor's bytes may start, absolute in the file */
-    size_t first_tensor;   /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
-    size_t tensor_count;   /* of tenmap_at */
-    uint64_t offset;       /* options.offset: where the model starts in the file */
-    const char *format;    /* "safetensors" or "gguf" */
+    /* The JSON text without its 8-byte length field; all of a GGUF header; a PyTorch file's pickle
+       with the table of its storages. */
+    uint64_t header_bytes;
+    uint64_t data_offset; /* where the first tensor's bytes may start, absolute in the file */
+    size_t first_tensor;  /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
+    size_t tensor_count;  /* of tenmap_at */
+    uint64_t offset;      /* options.offset: where the model starts in the file */
+    const char *format;   /* "safetensors", "gguf" or "pytorch" */
 } tenmap_shard;
 
 /*
@@ -162,6 +164,13 @@ enum {
      * that. TENMAP_ERR_ARGUMENT with TENMAP_BACKEND_READ, options.io and tenmap_open_memory.
      */
     TENMAP_OPEN_PRIVATE = 64,
+    /*
+     * List all tensors of a PyTorch file by their full names ("optimizer.state.0.exp_avg"). Without
+     * it, if no tensor lies directly in the root, the model is the first of these keys that holds
+     * tensors: state_dict, model_state_dict, model, module, net, params_ema, params, ema; and names
+     * begin below it.
+     */
+    TENMAP_OPEN_BRANCHES = 128,
     /* What TENMAP_OPEN_LENIENT allows, one by one. */
     TENMAP_OPEN_TRAILING = 256,        /* bytes after the last tensor */
     TENMAP_OPEN_HOLES = 512,           /* bytes between tensors that belong to none */

@@ -49,7 +49,8 @@ enum { MOST_OF_A_KIND = 32 };
     X(NO_TENSORS, "no-tensors", NOTE, 0)                                                           \
     X(NAME, "name", NOTE, 0)                                                                       \
     X(INTERRUPTED_EDIT, "interrupted-edit", WARNING, 0)                                            \
-    X(PARTS, "quantized-weight", ERROR, 0)
+    X(PARTS, "quantized-weight", ERROR, 0)                                                         \
+    X(CODE, "code", WARNING, 0)
 
 static const struct {
     const char *name;

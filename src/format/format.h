@@ -41,7 +41,7 @@ static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {
 
 /* findings.c: collects what a check finds. */
 
-enum { TMI_FOUND_COUNT = TENMAP_FOUND_PARTS + 1, TMI_SEVERITY_COUNT = 4 };
+enum { TMI_FOUND_COUNT = TENMAP_FOUND_CODE + 1, TMI_SEVERITY_COUNT = 4 };
 
 /*
  * Passes findings on to the caller of tenmap_check: a limited number of each kind one by one, the
@@ -305,7 +305,19 @@ typedef struct tmi_storage {
 tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, tenmap_tensor *t,
                                   const tmi_storage *storage, tenmap_error *error);
 
-/* tensor_order.c */
+/* tensor_order.c: what comes first in a file. */
+
+/* A range of a file, and the number of what it belongs to. */
+typedef struct tmi_sort_key {
+    uint64_t begin, end;
+    size_t from;
+} tmi_sort_key;
+
+/*
+ * Sorts by begin, then end, in O(n log n) for any input; equal keys keep their order. Returns the
+ * array that holds the result: `keys`, or `scratch`, which has the same size.
+ */
+tmi_sort_key *tmi_sort_keys(tmi_sort_key *keys, tmi_sort_key *scratch, size_t count);
 
 /*
  * Sorts by file_offset, then nbytes, whatever those fields hold at the moment; the sort is stable.
@@ -400,7 +412,8 @@ typedef struct tmi_container {
 } tmi_container;
 
 extern const tmi_container tmi_safetensors;
-extern const tmi_container tmi_gguf; /* gguf.c */
+extern const tmi_container tmi_gguf;    /* gguf.c */
+extern const tmi_container tmi_pytorch; /* pytorch.c */
 #ifdef TENMAP_TOY_CONTAINER
 extern const tmi_container tmi_toy_container;
 #endif

@@ -5,17 +5,13 @@
  */
 #include "format.h"
 
-typedef struct sort_key {
-    uint64_t begin, end;
-    size_t from;
-} sort_key;
-
-static bool goes_before(const sort_key *a, const sort_key *b) {
+static bool goes_before(const tmi_sort_key *a, const tmi_sort_key *b) {
     return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
 }
 
 /* Merges keys[first, middle) and keys[middle, end) into out; equal keys keep their order. */
-static void merge(const sort_key *keys, sort_key *out, size_t first, size_t middle, size_t end) {
+static void merge(const tmi_sort_key *keys, tmi_sort_key *out, size_t first, size_t middle,
+                  size_t end) {
     size_t a = first, b = middle;
     for (size_t i = first; i < end; i++) {
         bool take_b = a == middle || (b < end && goes_before(&keys[b], &keys[a]));
@@ -23,15 +19,14 @@ static void merge(const sort_key *keys, sort_key *out, size_t first, size_t midd
     }
 }
 
-/* A merge sort: O(n log n) for any input. Returns the array that holds the result. */
-static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
+tmi_sort_key *tmi_sort_keys(tmi_sort_key *keys, tmi_sort_key *scratch, size_t count) {
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t first = 0; first < count; first += 2 * width) {
             size_t middle = first + width < count ? first + width : count;
             size_t end = middle + width < count ? middle + width : count;
             merge(keys, scratch, first, middle, end);
         }
-        sort_key *done = scratch;
+        tmi_sort_key *done = scratch;
         scratch = keys;
         keys = done;
     }
@@ -40,19 +35,19 @@ static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
 
 bool tmi_order_tensors(tmi_block *tensors, size_t count) {
     tmi_block keys_block, sorted_block;
-    if (count > SIZE_MAX / 2 / sizeof(sort_key) ||
-        !tmi_block_alloc(&keys_block, 2 * count * sizeof(sort_key)))
+    if (count > SIZE_MAX / 2 / sizeof(tmi_sort_key) ||
+        !tmi_block_alloc(&keys_block, 2 * count * sizeof(tmi_sort_key)))
         return false;
     if (!tmi_block_alloc(&sorted_block, count * sizeof(tenmap_tensor))) {
         tmi_block_free(&keys_block);
         return false;
     }
-    sort_key *keys = keys_block.bytes;
+    tmi_sort_key *keys = keys_block.bytes;
     const tenmap_tensor *given = tensors->bytes;
     tenmap_tensor *sorted = sorted_block.bytes;
     for (size_t i = 0; i < count; i++)
-        keys[i] = (sort_key){given[i].file_offset, given[i].nbytes, i};
-    keys = sort_keys(keys, keys + count, count);
+        keys[i] = (tmi_sort_key){given[i].file_offset, given[i].nbytes, i};
+    keys = tmi_sort_keys(keys, keys + count, count);
     for (size_t i = 0; i < count; i++)
         sorted[i] = given[keys[i].from];
     tmi_block_free(&keys_block);

@@ -18,7 +18,8 @@ tenmap_status tenmap_check(const char *path, const tenmap_options *options,
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the function that takes findings is NULL");
     tenmap_status status = tmi_open_reporting(path, options, &report, &failure);
     bool broken =
-        status == TENMAP_ERR_FORMAT || (status == TENMAP_ERR_LIMIT && failure.os_error == 0);
+        status == TENMAP_ERR_FORMAT || (status == TENMAP_ERR_LIMIT && failure.os_error == 0) ||
+        (status == TENMAP_ERR_UNSUPPORTED && report.errors); /* a file of a kind that is refused */
     if (broken && report.errors == 0)
         tmi_report_failure(&report,
                            status == TENMAP_ERR_LIMIT ? TENMAP_FOUND_LIMIT : TENMAP_FOUND_INDEX,

@@ -41,7 +41,7 @@ static tenmap_status init_open_options(const tenmap_options *given, tenmap_optio
         offsetof(tenmap_options, flags),
         TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_DEQUANTIZE |
             TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES | TENMAP_OPEN_INDEX_ONLY |
-            TENMAP_OPEN_PRIVATE | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
+            TENMAP_OPEN_PRIVATE | TENMAP_OPEN_BRANCHES | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
             TENMAP_OPEN_UNKNOWN_DTYPES | TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
         offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_copy(&kind, given, out, error);

@@ -306,7 +306,9 @@ static int refuse_quantized(const convert_settings *set, const plan *p, rule *ru
 
 /* From another format, tensors can be written as they are stored: only the format changes. */
 static int check_purpose(const convert_settings *set, const plan *p) {
-    if (set->to || set->rules.count || set->dequantize || set->quantize || is_gguf(p->models[0]))
+    const tenmap_shard *first = tenmap_shard_at(p->models[0], 0);
+    bool other_format = first && strcmp(first->format, "safetensors") != 0;
+    if (set->to || set->rules.count || set->dequantize || set->quantize || other_format)
         return EXIT_FINE;
     return fail(EXIT_USAGE,
                 "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'; the input is "

@@ -176,6 +176,8 @@ static const char *header_language(const tenmap_model *model) {
     const tenmap_shard *first = tenmap_shard_at(model, 0);
     if (!first || strcmp(first->format, "safetensors") == 0)
         return "JSON";
+    if (strcmp(first->format, "pytorch") == 0)
+        return "pickle";
     return strcmp(first->format, "gguf") == 0 ? "GGUF" : first->format;
 }
 

@@ -387,8 +387,8 @@ static void names_of_codes_are_told_apart(void **state) {
     (void)state;
     assert_string_equal(tenmap_found_name(TENMAP_FOUND_HOLE), "hole");
     assert_string_equal(tenmap_found_name(0), "unknown");
-    assert_string_equal(tenmap_found_name(TENMAP_FOUND_PARTS + 1), "unknown");
-    for (uint32_t a = 1; a <= TENMAP_FOUND_PARTS; a++)
+    assert_string_equal(tenmap_found_name(TENMAP_FOUND_CODE + 1), "unknown");
+    for (uint32_t a = 1; a <= TENMAP_FOUND_CODE; a++)
         for (uint32_t b = 0; b < a; b++)
             assert_string_not_equal(tenmap_found_name(a), tenmap_found_name(b));
 }

@@ -318,7 +318,10 @@ pub struct tenmap_shard {
     pub base: *const c_void,
     /// in bytes: the file's, unless options.offset or length select a range
     pub size: u64,
-    /// the JSON text without its 8-byte length field; all of a GGUF header
+    /// The JSON text without its 8-byte length field; all of a GGUF header; a PyTorch file's pickle
+    /// ```c
+    ///        with the table of its storages.
+    /// ```
     pub header_bytes: u64,
     /// where the first tensor's bytes may start, absolute in the file
     pub data_offset: u64,
@@ -328,7 +331,7 @@ pub struct tenmap_shard {
     pub tensor_count: usize,
     /// options.offset: where the model starts in the file
     pub offset: u64,
-    /// "safetensors" or "gguf"
+    /// "safetensors", "gguf" or "pytorch"
     pub format: *const c_char,
 }
 
@@ -415,6 +418,11 @@ pub const TENMAP_OPEN_INDEX_ONLY: u32 = 32;
 /// Thread rule: while one thread writes an element, no other may use it. The caller must ensure
 /// that. TENMAP_ERR_ARGUMENT with TENMAP_BACKEND_READ, options.io and tenmap_open_memory.
 pub const TENMAP_OPEN_PRIVATE: u32 = 64;
+/// List all tensors of a PyTorch file by their full names ("optimizer.state.0.exp_avg"). Without
+/// it, if no tensor lies directly in the root, the model is the first of these keys that holds
+/// tensors: state_dict, model_state_dict, model, module, net, params_ema, params, ema; and names
+/// begin below it.
+pub const TENMAP_OPEN_BRANCHES: u32 = 128;
 /// What TENMAP_OPEN_LENIENT allows, one by one.
 /// bytes after the last tensor
 pub const TENMAP_OPEN_TRAILING: u32 = 256;
@@ -1068,6 +1076,10 @@ pub const TENMAP_FOUND_NAME: u32 = 36;
 pub const TENMAP_FOUND_INTERRUPTED_EDIT: u32 = 37;
 /// With TENMAP_OPEN_DEQUANTIZE: parts of a weight, or config.json, do not fit (an error).
 pub const TENMAP_FOUND_PARTS: u32 = 38;
+/// A PyTorch file's pickle names a class or a function outside of the fixed list of those that
+/// stand for data (a warning): Python would import it, and perhaps call it. It is not run here,
+/// and the model opens; `tenmap check` exits with 1.
+pub const TENMAP_FOUND_CODE: u32 = 39;
 
 /// tenmap_finding.shard of a finding about the index, the folder or the model as a whole.
 pub const TENMAP_NO_SHARD: u32 = u32::MAX;

@@ -363,6 +363,7 @@ pub fn table() -> Vec<String> {
         value("TENMAP_OPEN_ALIASES", TENMAP_OPEN_ALIASES as u64),
         value("TENMAP_OPEN_INDEX_ONLY", TENMAP_OPEN_INDEX_ONLY as u64),
         value("TENMAP_OPEN_PRIVATE", TENMAP_OPEN_PRIVATE as u64),
+        value("TENMAP_OPEN_BRANCHES", TENMAP_OPEN_BRANCHES as u64),
         value("TENMAP_OPEN_TRAILING", TENMAP_OPEN_TRAILING as u64),
         value("TENMAP_OPEN_HOLES", TENMAP_OPEN_HOLES as u64),
         value("TENMAP_OPEN_UNKNOWN_DTYPES", TENMAP_OPEN_UNKNOWN_DTYPES as u64),
@@ -446,6 +447,7 @@ pub fn table() -> Vec<String> {
         value("TENMAP_FOUND_NAME", TENMAP_FOUND_NAME as u64),
         value("TENMAP_FOUND_INTERRUPTED_EDIT", TENMAP_FOUND_INTERRUPTED_EDIT as u64),
         value("TENMAP_FOUND_PARTS", TENMAP_FOUND_PARTS as u64),
+        value("TENMAP_FOUND_CODE", TENMAP_FOUND_CODE as u64),
         value("TENMAP_NO_SHARD", TENMAP_NO_SHARD as u64),
     ]
 }

@@ -1,0 +1,250 @@
+/*
+ * PyTorch checkpoints as torch.save writes them since 1.6: a zip archive with the entries
+ * FOLDER/data.pkl, a pickle, and FOLDER/data/KEY, the storages. The text of the header is put
+ * together here: a table of the storages, their keys, and the pickle.
+ */
+#include "json.h"
+#include "pytorch.h"
+
+#include <stdlib.h>
+
+/* The text begins with this, then rows, then keys, then the pickle. */
+typedef struct torch_head {
+    uint64_t rows, keys_bytes;
+    uint64_t pickle_at, pickle_bytes; /* in the model */
+} torch_head;
+
+typedef struct torch_row {
+    uint64_t key_at, key_len; /* in the keys */
+    uint64_t at, bytes;       /* of the storage, in the model */
+} torch_row;
+
+/*
+ * With four zeros after the magic, the first 8 bytes may be the length of a SafeTensors header,
+ * which then goes on with a brace; a stored entry of a zip goes on with a zero.
+ */
+static bool is_torch_zip(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
+    enum { METHOD_AT = 8 };
+    (void)size, (void)limit;
+    if (len < METHOD_AT || memcmp(start, "PK\3\4", 4) != 0)
+        return false;
+    return memcmp(start + 4, "\0\0\0", 4) != 0 || (len > METHOD_AT && start[METHOD_AT] != '{');
+}
+
+/* The archive's entries. */
+
+static const tmi_zip_entry *zip_entry(const tmi_zip *zip, size_t i) {
+    return (const tmi_zip_entry *)zip->entries.bytes + i;
+}
+
+/* Whether the name is FOLDER/`rest`, where the folder has `len` bytes. */
+static bool is_in_folder(const tmi_zip_entry *entry, const char *folder, size_t len,
+                         const char *rest) {
+    size_t size = strlen(rest);
+    return entry->name_len == len + 1 + size && memcmp(entry->name, folder, len) == 0 &&
+           entry->name[len] == '/' && memcmp(entry->name + len + 1, rest, size) == 0;
+}
+
+static const tmi_zip_entry *find_in_folder(const tmi_zip *zip, const tmi_zip_entry *pickle,
+                                           const char *rest) {
+    size_t len = pickle->name_len - strlen("/data.pkl");
+    for (size_t i = 0; i < zip->count; i++)
+        if (is_in_folder(zip_entry(zip, i), pickle->name, len, rest))
+            return zip_entry(zip, i);
+    return NULL;
+}
+
+static tenmap_status fail_archive(tmi_header_reader *reader, tenmap_status status, uint64_t at,
+                                  const char *why, tenmap_error *error) {
+    const tmi_place *place = reader->place;
+    tenmap_error unused, *said = error ? error : &unused;
+    tmi_fail_at(said, status, place->shard, place->offset + at, "%s: %s",
+                tmi_quote_path(place->path).text, why);
+    said->remedy = TENMAP_REMEDY_CONVERT;
+    if (TMI_REPORTS(place->report))
+        tmi_report_failure(place->report, TENMAP_FOUND_FOREIGN, place->shard, NULL, said);
+    return status;
+}
+
+/* What an archive without FOLDER/data.pkl is. */
+static const char *name_other_archive(const tmi_zip *zip) {
+    static const struct {
+        const char *ending, *text;
+    } kinds[] = {
+        {".npy", "this is a NumPy archive (.npz): convert it to SafeTensors first"},
+        {"model.weights.h5",
+         "this is a Keras archive (.keras): save the model's weights as SafeTensors first"},
+        {"archive_format",
+         "this is a program of torch.export (.pt2): save the model's state_dict instead"},
+    };
+    for (size_t i = 0; i < zip->count; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            const tmi_zip_entry *entry = zip_entry(zip, i);
+            size_t len = strlen(kinds[k].ending);
+            if (entry->name_len >= len &&
+                memcmp(entry->name + entry->name_len - len, kinds[k].ending, len) == 0)
+                return kinds[k].text;
+        }
+    return "this is a zip archive without FOLDER/data.pkl, so it is no PyTorch checkpoint: unpack "
+           "it first";
+}
+
+/* Finds the pickle, the only entry FOLDER/data.pkl. */
+static tenmap_status find_pickle(tmi_header_reader *reader, const tmi_zip *zip,
+                                 const tmi_zip_entry **pickle, tenmap_error *error) {
+    static const char ending[] = "/data.pkl";
+    size_t len = sizeof ending - 1;
+    *pickle = NULL;
+    for (size_t i = 0; i < zip->count; i++) {
+        const tmi_zip_entry *entry = zip_entry(zip, i);
+        if (entry->name_len <= len || memcmp(entry->name + entry->name_len - len, ending, len) ||
+            memchr(entry->name, '/', entry->name_len - len))
+            continue;
+        if (*pickle)
+            return fail_archive(reader, TENMAP_ERR_FORMAT, entry->header_at,
+                                "the zip archive has two entries FOLDER/data.pkl", error);
+        *pickle = entry;
+    }
+    return *pickle ? TENMAP_OK
+                   : fail_archive(reader, TENMAP_ERR_FORMAT, 0, name_other_archive(zip), error);
+}
+
+/* Refuses what is more than tensors, and other byte orders. */
+static tenmap_status check_kind(tmi_header_reader *reader, const tmi_zip *zip,
+                                const tmi_zip_entry *pickle, tenmap_error *error) {
+    char order[8] = "";
+    const tmi_zip_entry *entry = find_in_folder(zip, pickle, "constants.pkl");
+    if (entry)
+        return fail_archive(reader, TENMAP_ERR_UNSUPPORTED, entry->header_at,
+                            "this is a TorchScript archive, a program with its weights: save the "
+                            "model's state_dict with torch.save, or as SafeTensors",
+                            error);
+    entry = find_in_folder(zip, pickle, "byteorder");
+    if (!entry)
+        return TENMAP_OK;
+    uint64_t len = entry->bytes < sizeof order ? entry->bytes : sizeof order;
+    tenmap_status status =
+        tmi_header_read(reader, entry->at, order, len, "the byte order", error);
+    if (status == TENMAP_OK && (entry->bytes != 6 || memcmp(order, "little", 6) != 0))
+        status = fail_archive(reader, TENMAP_ERR_UNSUPPORTED, entry->header_at,
+                              "its byte order is not little: save it again on a little-endian "
+                              "machine",
+                              error);
+    return status;
+}
+
+/* The text. */
+
+/* The key of the storage that an entry is; NULL if it is none. */
+static const char *key_of_entry(const tmi_zip_entry *entry, const tmi_zip_entry *pickle,
+                                size_t *len) {
+    size_t folder = pickle->name_len - strlen("data.pkl"), data = folder + strlen("data/");
+    if (entry->name_len <= data || memcmp(entry->name, pickle->name, folder) != 0 ||
+        memcmp(entry->name + folder, "data/", data - folder) != 0)
+        return NULL;
+    *len = entry->name_len - data;
+    return entry->name + data;
+}
+
+/* Writes the table of storages and their keys. */
+static void write_rows(const tmi_zip *zip, const tmi_zip_entry *pickle, torch_row *rows,
+                       char *keys) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < zip->count; i++) {
+        const tmi_zip_entry *entry = zip_entry(zip, i);
+        size_t len;
+        const char *key = key_of_entry(entry, pickle, &len);
+        if (!key)
+            continue;
+        *rows++ = (torch_row){at, len, entry->at, entry->bytes};
+        memcpy(keys + at, key, len);
+        at += len;
+    }
+}
+
+static torch_head measure_text(const tmi_zip *zip, const tmi_zip_entry *pickle) {
+    torch_head head = {.pickle_at = pickle->at, .pickle_bytes = pickle->bytes};
+    for (size_t i = 0; i < zip->count; i++) {
+        size_t len;
+        if (!key_of_entry(zip_entry(zip, i), pickle, &len))
+            continue;
+        head.rows++;
+        head.keys_bytes += len;
+    }
+    return head;
+}
+
+static tenmap_status build_text(tmi_header_reader *reader, const tmi_zip *zip,
+                                const tmi_zip_entry *pickle, tmi_header_text *text,
+                                tenmap_error *error) {
+    torch_head head = measure_text(zip, pickle);
+    if (head.pickle_bytes > reader->limit)
+        return tmi_fail_header_limit(reader, head.pickle_at, error);
+    /* All of it but the table was read, or is below the limit, so the sum fits. */
+    uint64_t before = sizeof head + head.rows * sizeof(torch_row) + head.keys_bytes;
+    uint64_t length = before + head.pickle_bytes;
+    if (length > SIZE_MAX / 2 ||
+        !tmi_block_alloc_dirty(&text->block, (size_t)length + TMI_JSON_PAD))
+        return tmi_fail_memory(error, length, "the header");
+    text->length = length;
+    text->room = (size_t)length + TMI_JSON_PAD;
+    char *bytes = text->block.bytes;
+    torch_row *rows = (torch_row *)(void *)(bytes + sizeof head);
+    memcpy(bytes, &head, sizeof head);
+    write_rows(zip, pickle, rows, (char *)(rows + head.rows));
+    return tmi_header_read(reader, head.pickle_at, bytes + before, head.pickle_bytes, "the pickle",
+                           error);
+}
+
+static tenmap_status find_torch_text(tmi_header_reader *reader, tmi_header_text *text,
+                                     tenmap_error *error) {
+    tmi_zip zip;
+    const tmi_zip_entry *pickle = NULL;
+    tenmap_status status = tmi_zip_read(reader, &zip, error);
+    if (status == TENMAP_OK)
+        status = find_pickle(reader, &zip, &pickle, error);
+    if (status == TENMAP_OK)
+        status = check_kind(reader, &zip, pickle, error);
+    if (status == TENMAP_OK)
+        status = build_text(reader, &zip, pickle, text, error);
+    tmi_zip_free(&zip);
+    return status;
+}
+
+static tenmap_status parse_torch(tmi_header *header, const tmi_place *place, tmi_block text,
+                                 size_t length, tenmap_error *error) {
+    *header = (tmi_header){.count = 0};
+    const char *bytes = text.bytes;
+    torch_head head;
+    memcpy(&head, bytes, sizeof head);
+    const torch_row *rows = (const torch_row *)(const void *)(bytes + sizeof head);
+    const char *keys = (const char *)(rows + head.rows);
+    size_t count = (size_t)head.rows;
+    tmi_torch t = {.place = place,
+                   .error = error,
+                   .header = header,
+                   .pickle_at = head.pickle_at,
+                   .storages = tmi_calloc(count + 1, sizeof *t.storages),
+                   .storage_count = count};
+    tenmap_status status = TENMAP_OK;
+    if (!t.storages)
+        status = tmi_fail_memory(error, count * sizeof *t.storages, "the storages");
+    for (size_t i = 0; t.storages && i < count; i++)
+        t.storages[i] = (tmi_torch_storage){.key = keys + rows[i].key_at,
+                                            .key_len = (size_t)rows[i].key_len,
+                                            .at = rows[i].at,
+                                            .bytes = rows[i].bytes};
+    size_t before = (size_t)(keys - bytes) + (size_t)head.keys_bytes;
+    if (status == TENMAP_OK)
+        status = tmi_torch_fill(&t, (const unsigned char *)bytes + before, length - before);
+    free(t.storages);
+    tmi_block_free(&text);
+    if (status != TENMAP_OK)
+        tmi_header_free(header);
+    return status;
+}
+
+const tmi_container tmi_pytorch = {.name = "pytorch",
+                                   .recognize = is_torch_zip,
+                                   .find_text = find_torch_text,
+                                   .parse = parse_torch};

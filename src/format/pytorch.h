@@ -1,0 +1,102 @@
+/* Shared by the files of the PyTorch container: what a checkpoint's pickle says about tensors. */
+#ifndef TENMAP_PYTORCH_H
+#define TENMAP_PYTORCH_H
+
+#include "pickle.h"
+#include "zip_archive.h"
+
+/* A storage of the file, which tensors see. It begins with its key, so that tmi_names finds it. */
+typedef struct tmi_torch_storage {
+    const char *key;
+    size_t key_len;
+    uint64_t at, bytes; /* counted from the model's first byte */
+    const tmi_pickle_global *type; /* what the first tensor says; NULL: none did yet */
+} tmi_torch_storage;
+
+/* A checkpoint while its pickle is turned into tensors. */
+typedef struct tmi_torch {
+    tmi_pickle pickle;
+    const tmi_place *place;
+    tenmap_error *error;
+    tmi_header *header;
+    uint64_t pickle_at; /* where the pickle begins in the model, for errors */
+    tmi_torch_storage *storages;
+    size_t storage_count;
+    tmi_names keys; /* over the storages */
+} tmi_torch;
+
+/* pytorch_names.c: which tensors the pickle holds, and by which names. */
+
+/*
+ * Ends a failure that t->error describes: a check gets a finding about the tensor, or about the
+ * file if it is NULL. Returns OK if a check can go on without the tensor, otherwise `status`.
+ */
+tenmap_status tmi_torch_failed(tmi_torch *t, tenmap_status status, uint32_t code,
+                               const char *tensor);
+/* Fails because of byte `at` of the model. */
+#define TMI_TORCH_FAIL(t, status, code, at, tensor, ...)                                           \
+    (tmi_fail_at((t)->error, status, (t)->place->shard, (t)->place->offset + (at), __VA_ARGS__),   \
+     tmi_torch_failed(t, status, code, tensor))
+
+/* A name, and the value that it belongs to. */
+typedef struct tmi_torch_named {
+    size_t at, len; /* of the name in tmi_torch_names.text, NUL-terminated there */
+    tmi_ref value;
+} tmi_torch_named;
+
+typedef struct tmi_torch_names {
+    char *text;
+    size_t text_used, text_capacity;
+    tmi_torch_named *named; /* in the order of the pickle */
+    size_t count, capacity;
+} tmi_torch_names;
+
+/* Whether the value is what a call that gives a tensor, or a storage, would give. */
+bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref);
+/* Whether it comes from a call of an unknown global that gets tensors. */
+bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref);
+/*
+ * Names all tensors of the model. With TENMAP_OPEN_BRANCHES all of the file, by their full names.
+ */
+tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names);
+/* Names all plain values: numbers, truth values and strings in dicts. */
+tenmap_status tmi_torch_find_values(tmi_torch *t, tmi_torch_names *names);
+void tmi_torch_names_free(tmi_torch_names *names);
+
+/* pytorch_tensors.c: what a tensor is. */
+
+/* How the pickle describes a tensor. */
+typedef struct tmi_torch_tensor {
+    tenmap_dtype dtype;
+    tmi_ref shape, strides; /* tuples or lists of `rank` whole numbers */
+    uint32_t rank;
+    uint64_t offset; /* of the first element in the storage, in elements */
+    uint64_t elements; /* of a bare storage, which has no shape */
+    bool bare;
+    const tmi_torch_storage *storage;
+} tmi_torch_tensor;
+
+/* Why a value is no tensor that can be opened. */
+typedef struct tmi_torch_problem {
+    char text[240];
+    tenmap_status status;
+    uint32_t code; /* TENMAP_FOUND_* */
+} tmi_torch_problem;
+
+/* Describes the tensor; false, with the problem set, if it cannot be opened. */
+bool tmi_torch_describe(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
+                        tmi_torch_problem *problem);
+/* The rank of a tuple, list or torch.Size; false if it is none of them. */
+bool tmi_torch_rank(const tmi_torch *t, tmi_ref list, uint32_t *rank);
+/* Reads its numbers; false if one is not a whole number, or negative. */
+bool tmi_torch_numbers(const tmi_torch *t, tmi_ref list, uint64_t *out, uint32_t rank);
+
+/* pytorch_header.c: turns what was found into the header's tables. */
+
+/*
+ * Reads the pickle and fills t->header, which is zeroed, with tensors and metadata. The rest of *t
+ * is set, except for t->pickle. On failure the header may be filled in part.
+ */
+tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t bytes);
+
+#endif

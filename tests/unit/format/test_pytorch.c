@@ -1,0 +1,439 @@
+/*
+ * PyTorch checkpoints: which tensors they hold, by which names, and which bytes; what is refused by
+ * name; and that code in a pickle is a finding, never run.
+ */
+#include "torch_files.h"
+
+#include <unistd.h>
+
+static const char *torch_folder;
+
+static int begin(void **state) {
+    int failed = make_folder(state);
+    torch_folder = *state;
+    return failed;
+}
+
+enum { STORAGE = 96 }; /* 24 floats */
+
+static bytes finish(torch_bytes *p, size_t storages) {
+    TORCH_LITERAL(p, ".");
+    return make_checkpoint(p, storages, STORAGE);
+}
+
+static const tenmap_tensor *tensor_of(const tenmap_model *m, const char *name) {
+    const tenmap_tensor *t = tenmap_find(m, name);
+    if (!t)
+        fail_msg("there is no tensor %s", name);
+    return t;
+}
+
+/* A file that the next call overwrites. */
+static void save_as_file(bytes file, char path[300]) {
+    snprintf(path, 300, "%s/model.pt", torch_folder);
+    write_file(path, file.at, file.size);
+}
+
+/* Refused from memory and from a file, where the check agrees. Frees the file. */
+static void refuse(bytes file, tenmap_status status, const char *fragment) {
+    char path[300];
+    must_fail_memory(file, NULL, status, fragment);
+    save_as_file(file, path);
+    must_fail(path, NULL, status, fragment);
+    free(file.at);
+}
+
+static void tensors_see_their_storages(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "\x80\2}(");
+    pickle_text(&p, "whole");
+    pickle_put_tensor(&p, &(pickle_tensor){"0", 24, 0, {4, 6}, {6, 1}, 2, NULL, NULL});
+    pickle_text(&p, "row");
+    pickle_put_tensor(&p, &(pickle_tensor){"0", 24, 6, {6}, {1}, 1, NULL, NULL});
+    pickle_text(&p, "turned");
+    pickle_put_tensor(&p, &(pickle_tensor){"0", 24, 0, {6, 4}, {1, 6}, 2, NULL, NULL});
+    pickle_text(&p, "repeated");
+    pickle_put_tensor(&p, &(pickle_tensor){"1", 24, 3, {3, 2}, {0, 1}, 2, NULL, NULL});
+    pickle_text(&p, "scalar");
+    pickle_put_tensor(&p, &(pickle_tensor){"1", 24, 23, {0}, {0}, 0, NULL, NULL});
+    pickle_text(&p, "empty");
+    pickle_put_tensor(&p, &(pickle_tensor){"1", 24, 24, {0, 3}, {3, 1}, 2, NULL, NULL});
+    pickle_text(&p, "small");
+    pickle_put_tensor(&p, &(pickle_tensor){"2", 96, 0, {96}, {1}, 1, "UntypedStorage",
+                                           "float8_e4m3fn"});
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 3);
+    tenmap_model *m = must_open_memory(file, NULL);
+    float got[24], whole[24];
+    tenmap_error error;
+    assert_int_equal(tenmap_count(m), 7);
+    const tenmap_tensor *t = tensor_of(m, "whole");
+    assert_int_equal(t->flags & TENMAP_TENSOR_COMPUTED, 0);
+    assert_int_equal(t->nbytes, STORAGE);
+    assert_true(t->data == file.at + t->file_offset);
+    memcpy(whole, t->data, sizeof whole);
+    for (size_t i = 0; i < STORAGE; i++)
+        assert_int_equal(file.at[t->file_offset + i], pattern_byte(i));
+    assert_true(tensor_of(m, "row")->data == (const unsigned char *)t->data + 24);
+    const tenmap_tensor *turned = tensor_of(m, "turned");
+    assert_true(turned->flags & TENMAP_TENSOR_COMPUTED);
+    assert_string_equal(tenmap_scheme_of(turned)->name, "strided");
+    assert_int_equal(tenmap_read(turned, 0, 24, TENMAP_F32, got, sizeof got, 0, &error), TENMAP_OK);
+    for (size_t i = 0; i < 6; i++)
+        for (size_t k = 0; k < 4; k++)
+            assert_memory_equal(&got[4 * i + k], &whole[6 * k + i], sizeof(float));
+    assert_int_equal(tenmap_read(tensor_of(m, "repeated"), 0, 6, TENMAP_F32, got, sizeof got, 0, &error),
+                     TENMAP_OK);
+    assert_memory_equal(got, whole + 3, 8);
+    assert_memory_equal(got + 4, whole + 3, 8);
+    assert_int_equal(tensor_of(m, "scalar")->nelems, 1);
+    assert_int_equal(tensor_of(m, "empty")->nbytes, 0);
+    assert_int_equal(tensor_of(m, "small")->dtype, TENMAP_F8_E4M3);
+    tenmap_close(m);
+    free(file.at);
+}
+
+/* Puts a vector under a key of the dict that is being filled. */
+static void put_named(torch_bytes *p, const char *key) {
+    pickle_text(p, key);
+    pickle_vector(p, "0", 24);
+}
+
+static void put_branch(torch_bytes *p, const char *key, const char *inner) {
+    pickle_text(p, key);
+    TORCH_LITERAL(p, "}(");
+    put_named(p, inner);
+    TORCH_LITERAL(p, "u");
+}
+
+/* The names of all tensors, in the order of the header, with commas. */
+static void check_names(bytes file, uint32_t flags, const char *expected) {
+    char names[256] = "";
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = flags;
+    tenmap_model *m = must_open_memory(file, &options);
+    for (size_t position = 0; position < tenmap_count(m); position++)
+        for (size_t i = 0; i < tenmap_count(m); i++) {
+            const tenmap_tensor *t = tenmap_at(m, i);
+            if (t->header_position == position) {
+                strcat(names, position ? "," : "");
+                strcat(names, t->name);
+            }
+        }
+    assert_string_equal(names, expected);
+    tenmap_close(m);
+}
+
+static void the_model_is_under_a_known_key(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "ema", "a");
+    put_branch(&p, "state_dict", "b");
+    put_branch(&p, "optimizer", "c");
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "b");
+    check_names(file, TENMAP_OPEN_BRANCHES, "ema.a,state_dict.b,optimizer.c");
+    free(file.at);
+    TORCH_LITERAL(&p, "}("); /* one tensor in the root, and the names begin there */
+    put_branch(&p, "model", "a");
+    put_named(&p, "b");
+    TORCH_LITERAL(&p, "u");
+    file = finish(&p, 1);
+    check_names(file, 0, "model.a,b");
+    free(file.at);
+    TORCH_LITERAL(&p, "}("); /* no known key */
+    put_branch(&p, "encoder", "a");
+    pickle_text(&p, "model");
+    TORCH_LITERAL(&p, "}u");
+    file = finish(&p, 1);
+    check_names(file, 0, "encoder.a");
+    free(file.at);
+    pickle_vector(&p, "0", 24); /* nothing around it */
+    file = finish(&p, 1);
+    check_names(file, 0, "tensor");
+    free(file.at);
+    TORCH_LITERAL(&p, "](");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "}K\7");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "s}\x88");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "se");
+    file = finish(&p, 1);
+    check_names(file, 0, "0,1.7,2.True");
+    free(file.at);
+}
+
+/* An object of an unknown class is inert: its attributes are looked at, it is never made. */
+static void modules_are_data(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    pickle_global(&p, "net", "Model");
+    TORCH_LITERAL(&p, ")\x81}(");
+    put_branch(&p, "_parameters", "w");
+    put_branch(&p, "_buffers", "b");
+    pickle_text(&p, "_modules");
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "conv");
+    pickle_global(&p, "net", "Conv");
+    TORCH_LITERAL(&p, ")\x81}(");
+    put_branch(&p, "_parameters", "w");
+    TORCH_LITERAL(&p, "ubs");
+    TORCH_LITERAL(&p, "ub");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "w,b,conv.w");
+    free(file.at);
+}
+
+static const tenmap_metadata *pair_of(const tenmap_model *m, const char *key) {
+    for (size_t i = 0; i < tenmap_metadata_count(m); i++)
+        if (strcmp(tenmap_metadata_at(m, i)->key, key) == 0)
+            return tenmap_metadata_at(m, i);
+    fail_msg("there is no %s", key);
+    return NULL;
+}
+
+static void plain_values_are_metadata(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "state_dict", "a");
+    pickle_text(&p, "epoch");
+    pickle_int(&p, -3);
+    pickle_text(&p, "lr");
+    TORCH_LITERAL(&p, "G?\xf8\0\0\0\0\0\0");
+    pickle_text(&p, "done");
+    TORCH_LITERAL(&p, "\x88");
+    pickle_text(&p, "hyper_parameters");
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "name");
+    pickle_text(&p, "x");
+    TORCH_LITERAL(&p, "s");
+    pickle_text(&p, "nothing");
+    TORCH_LITERAL(&p, "N");
+    pickle_text(&p, "epoch"); /* as in Python, the last one counts */
+    pickle_int(&p, 5);
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 1);
+    tenmap_model *m = must_open_memory(file, NULL);
+    assert_int_equal(tenmap_metadata_count(m), 4);
+    assert_int_equal(pair_of(m, "epoch")->type, TENMAP_VALUE_I64);
+    assert_string_equal(pair_of(m, "epoch")->value, "5");
+    assert_int_equal(pair_of(m, "lr")->type, TENMAP_VALUE_F64);
+    assert_string_equal(pair_of(m, "lr")->value, "1.5");
+    assert_int_equal(pair_of(m, "done")->type, TENMAP_VALUE_BOOL);
+    assert_int_equal(pair_of(m, "hyper_parameters.name")->type, TENMAP_VALUE_STRING);
+    assert_string_equal(pair_of(m, "hyper_parameters.name")->value, "x");
+    tenmap_close(m);
+    free(file.at);
+}
+
+/* A dict with the tensor "a", described so. */
+static bytes with_tensor(const pickle_tensor *t) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_put_tensor(&p, t);
+    TORCH_LITERAL(&p, "s");
+    return finish(&p, 1);
+}
+
+#define REFUSE_TENSOR(status, fragment, ...)                                                       \
+    refuse(with_tensor(&(pickle_tensor){__VA_ARGS__}), TENMAP_ERR_##status, fragment)
+
+static void tensors_stay_in_their_storages(void **state) {
+    (void)state;
+    REFUSE_TENSOR(FORMAT, "is not in the file", "9", 24, 0, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "is not in the file", "../data/0", 24, 0, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "is not in the file", "", 24, 0, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "has 96 bytes", "0", 25, 0, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "has 96 bytes", "0", INT64_MIN, 0, {24}, {1}, 1, NULL, NULL);
+    /* 4 times this number of elements is 96 in 64 bits. */
+    REFUSE_TENSOR(FORMAT, "has 96 bytes", "0", (INT64_C(1) << 62) + 24, 0, {24}, {1}, 1, NULL,
+                  NULL);
+    REFUSE_TENSOR(FORMAT, "last element", "0", 24, 1, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "last element", "0", 24, 0, {24}, {2}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "last element", "0", 24, INT64_MAX, {1}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "farther than 64 bits", "0", 24, 0, {2, 3}, {INT64_MAX, INT64_MAX}, 2,
+                  NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "64 bits can count", "0", 24, 0, {INT64_MAX, INT64_MAX}, {0, 0}, 2, NULL,
+                  NULL);
+    REFUSE_TENSOR(FORMAT, "offset", "0", 24, -1, {24}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "shape", "0", 24, 0, {-1}, {1}, 1, NULL, NULL);
+    REFUSE_TENSOR(FORMAT, "strides", "0", 24, 23, {24}, {-1}, 1, NULL, NULL);
+    REFUSE_TENSOR(LIMIT, "repeats elements", "0", 24, 0, {INT64_C(1) << 40}, {0}, 1, NULL, NULL);
+}
+
+static void other_dtypes_are_named(void **state) {
+    (void)state;
+    REFUSE_TENSOR(UNSUPPORTED, "complex128", "0", 6, 0, {6}, {1}, 1, "ComplexDoubleStorage", NULL);
+    REFUSE_TENSOR(UNSUPPORTED, "QInt8Storage", "0", 96, 0, {96}, {1}, 1, "QInt8Storage", NULL);
+    REFUSE_TENSOR(UNSUPPORTED, "bits8", "0", 96, 0, {96}, {1}, 1, "UntypedStorage", "bits8");
+    REFUSE_TENSOR(FORMAT, "dtype is unknown", "0", 96, 0, {96}, {1}, 1, "UntypedStorage", "Size");
+    REFUSE_TENSOR(FORMAT, "no known type", "0", 96, 0, {96}, {1}, 1, "StrangeStorage", NULL);
+}
+
+/* {"a": module.name(a tensor)} */
+static bytes with_call(const char *module, const char *name) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_global(&p, module, name);
+    TORCH_LITERAL(&p, "(");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "\x89NtRs");
+    return finish(&p, 1);
+}
+
+static void what_is_no_plain_tensor_is_refused_by_name(void **state) {
+    (void)state;
+    refuse(with_call("torch._utils", "_rebuild_qtensor"), TENMAP_ERR_UNSUPPORTED,
+           "tensor \"a\"");
+    refuse(with_call("torch._utils", "_rebuild_sparse_tensor"), TENMAP_ERR_UNSUPPORTED, "sparse");
+    refuse(with_call("torch._utils", "_rebuild_meta_tensor_no_storage"), TENMAP_ERR_UNSUPPORTED,
+           "meta");
+    refuse(with_call("os", "system"), TENMAP_ERR_UNSUPPORTED, "\"os.system\", which is not run");
+    bytes file = with_call("torch._utils", "_rebuild_parameter");
+    check_names(file, 0, "a");
+    free(file.at);
+}
+
+static void count_code(void *ctx, const tenmap_finding *f) {
+    uint64_t *offset = ctx;
+    if (f->code == TENMAP_FOUND_CODE) {
+        assert_int_equal(f->severity, TENMAP_FINDING_WARNING);
+        *offset = f->offset;
+    }
+    assert_true(f->severity != TENMAP_FINDING_ERROR);
+}
+
+/* The file opens, and a check says where the code is. */
+static void code_is_a_finding(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    char path[300];
+    tenmap_error error;
+    uint64_t offset = 0;
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_named(&p, "a");
+    pickle_text(&p, "evil");
+    size_t at = p.out.size;
+    pickle_global(&p, "os", "system");
+    pickle_text(&p, "touch /tmp/tenmap-was-here");
+    TORCH_LITERAL(&p, "\x85Ru");
+    bytes file = finish(&p, 1);
+    save_as_file(file, path);
+    assert_int_equal(tenmap_check(path, NULL, count_code, &offset, &error), TENMAP_OK);
+    assert_int_equal(file.at[offset], 'c');
+    assert_memory_equal(file.at + offset, "cos\nsystem\n", 11);
+    assert_int_equal(offset, 30 + strlen("m/data.pkl") + at);
+    check_names(file, 0, "a");
+    assert_int_not_equal(access("/tmp/tenmap-was-here", F_OK), 0);
+    free(file.at);
+}
+
+static void a_name_belongs_to_one_tensor(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_named(&p, "a.b");
+    put_branch(&p, "a", "b");
+    TORCH_LITERAL(&p, "u");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "two tensors have the name \"a.b\"");
+    TORCH_LITERAL(&p, "}X\1\0\0\0\xff");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "s");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "UTF-8");
+}
+
+static void a_storage_has_one_type(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_named(&p, "a");
+    pickle_text(&p, "b");
+    pickle_put_tensor(&p, &(pickle_tensor){"0", 48, 0, {48}, {1}, 1, "HalfStorage", NULL});
+    TORCH_LITERAL(&p, "u");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "elsewhere");
+}
+
+static void bytes_after_the_pickle_are_refused(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}.cos\nsystem\n");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "follow the end of the pickle");
+}
+
+/* Lists of lists: the graph is small, the ways through it are not. */
+static void shared_values_are_no_bomb(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "](");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "e");
+    for (unsigned char i = 0; i < 60; i++) {
+        torch_put(&p, (unsigned char[]){'q', i, '0', ']', '(', 'h', i, 'h', i, 'e'}, 10);
+    }
+    refuse(finish(&p, 1), TENMAP_ERR_LIMIT, "again and again");
+    TORCH_LITERAL(&p, "]q\0(h\0"); /* a list that holds itself */
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "h\0e");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "1");
+    free(file.at);
+    for (size_t i = 0; i < 1100; i++)
+        TORCH_LITERAL(&p, "](");
+    pickle_vector(&p, "0", 24);
+    for (size_t i = 0; i < 1100; i++)
+        TORCH_LITERAL(&p, "e");
+    refuse(finish(&p, 1), TENMAP_ERR_LIMIT, "1,000 deep");
+}
+
+/* Each byte of the pickle changed: it opens, or it is refused; nothing else happens. */
+static void damaged_pickles_are_data(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "model", "a");
+    pickle_text(&p, "epoch");
+    pickle_int(&p, 3);
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 1);
+    size_t begin = 30 + strlen("m/data.pkl");
+    for (size_t at = begin; at < begin + 250; at++)
+        for (unsigned change = 1; change < 256; change++) {
+            tenmap_model *m;
+            tenmap_error error;
+            file.at[at] ^= (unsigned char)change;
+            if (tenmap_open_memory(file.at, file.size, NULL, &m, &error) == TENMAP_OK)
+                for (size_t i = 0; i < tenmap_count(m); i++) {
+                    const tenmap_tensor *t = tenmap_at(m, i);
+                    assert_true(!t->data || t->file_offset + t->nbytes <= file.size);
+                }
+            tenmap_close(m);
+            file.at[at] ^= (unsigned char)change;
+        }
+    free(file.at);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_see_their_storages),
+        cmocka_unit_test(the_model_is_under_a_known_key),
+        cmocka_unit_test(modules_are_data),
+        cmocka_unit_test(plain_values_are_metadata),
+        cmocka_unit_test(tensors_stay_in_their_storages),
+        cmocka_unit_test(other_dtypes_are_named),
+        cmocka_unit_test(what_is_no_plain_tensor_is_refused_by_name),
+        cmocka_unit_test(code_is_a_finding),
+        cmocka_unit_test(a_name_belongs_to_one_tensor),
+        cmocka_unit_test(a_storage_has_one_type),
+        cmocka_unit_test(bytes_after_the_pickle_are_refused),
+        cmocka_unit_test(shared_values_are_no_bomb),
+        cmocka_unit_test(damaged_pickles_are_data),
+    };
+    return cmocka_run_group_tests(tests, begin, remove_folder);
+}
