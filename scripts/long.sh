@@ -123,6 +123,8 @@ check "1,000 schedules of network faults, ThreadSanitizer" http_faults thread
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
 check "300,000 random calls, AddressSanitizer" sanitized address,undefined random_calls 300000
 check "100,000 random calls, ThreadSanitizer" sanitized thread random_calls 100000
+check "10,000,000 mutated PyTorch checkpoints, AddressSanitizer" \
+    sanitized address,undefined random_pytorch 10000000
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
 check "Python: the reference's own suite, with tensorflow and paddle too" \
@@ -136,6 +138,8 @@ check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
 check "quantized weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
     $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantized
+check "PyTorch checkpoints: three versions of torch, a million mutated pickles" \
+    env TENMAP_LONG=1 sh tests/peers/pytorch.sh $build/libtenmap.so $build/tool/tenmap
 check "fit: the buffers that llama.cpp allocates" sh tests/peers/fit_llama.sh $build/tool/tenmap build/peers/llama_cpp
 check "MemorySanitizer, quantized weights" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure

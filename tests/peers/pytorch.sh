@@ -47,11 +47,10 @@ scanners() {
 }
 # The source package of picklescan has its tests, which name more globals.
 sources() {
-    "$work/scanners/bin/python" -m pip download -q --no-deps --no-build-isolation --no-binary :all: \
+    "$work/scanners/bin/python" -m pip download -q --no-deps --no-binary picklescan \
         -d "$work/sources" picklescan && tar -xf "$work"/sources/picklescan-*.tar.gz -C "$work/sources"
 }
 if fetched scanners; then
-    "$work/scanners/bin/python" -m pip install -q setuptools >"$work/log" 2>&1 || true
     fetched sources || echo "skipped: the sources of picklescan could not be fetched"
     tests=$(find "$work/sources" -maxdepth 1 -type d -name 'picklescan-*' 2>/dev/null || true)
     part "$work/scanners/bin/python" "$here/pytorch_malicious.py" "$library" "$tenmap" "$tests" "$mutations"
