@@ -71,6 +71,7 @@ prepared bench_load
 program bench_measure 1 1 1
 program bench_mpi_plan 8
 program bench_open
+prepared bench_pytorch
 program bench_quantized 128 128
 program bench_take 1 100000000
 prepared bench_tool
