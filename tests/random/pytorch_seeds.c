@@ -9,16 +9,19 @@ enum { STORAGE_BYTES = 256, MOST_DEPTH = 6, MOST_MEMO = 400 };
 
 static uint64_t state;
 
-void roll_begin(uint64_t seed) {
-    state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-}
-
-static uint64_t roll_any(void) {
-    state += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t x = state;
+static uint64_t mixed(uint64_t x) {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
+}
+
+/* The states of one seed are counted up, so those of the next seed must lie far from them. */
+void roll_begin(uint64_t seed) {
+    state = mixed(seed + 1);
+}
+
+static uint64_t roll_any(void) {
+    return mixed(state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
 uint64_t roll(uint64_t limit) {
