@@ -1,6 +1,7 @@
 /*
- * Python pickles, read as data: the opcodes of protocols 0 to 5 build a graph of values, and nothing
- * is imported or called. Strings and numbers are not copied: a value is the offset of its opcode.
+ * Python pickles, read as data: the opcodes of protocols 0 to 5 build a graph of values, and
+ * nothing is imported or called. Strings and numbers are not copied: a value is the offset of its
+ * opcode.
  */
 #ifndef TENMAP_PICKLE_H
 #define TENMAP_PICKLE_H
@@ -50,7 +51,8 @@ enum {
     TMI_OBJECT_WORDS,
     TMI_WORD_COUNT = TMI_WORD_FIRST, /* of a tuple, whose items follow */
     TMI_TUPLE_WORDS,
-    TMI_WORD_MODULE = TMI_WORD_FIRST, /* of a global: two strings, or TMI_NO_REF if it is in lines */
+    TMI_WORD_MODULE =
+        TMI_WORD_FIRST, /* of a global: two strings, or TMI_NO_REF if it is in lines */
     TMI_WORD_NAME,
     TMI_WORD_WHICH, /* its row among the known globals, plus 1; 0: unknown */
     TMI_WORD_NEXT,  /* the next global in the file; 0: none */
@@ -85,8 +87,8 @@ typedef struct tmi_pickle {
 
 /*
  * Reads the pickle that begins at `bytes`, up to STOP; `len` bytes may follow. Takes time linear in
- * them, and memory of at most 8 times as many bytes and 64 KiB. Returns false, with the problem set,
- * if the pickle breaks a rule. The bytes must outlive it; tmi_pickle_free is due in any case.
+ * them, and memory of at most 8 times as many bytes and 64 KiB. Returns false, with the problem
+ * set, if the pickle breaks a rule. The bytes must outlive it; tmi_pickle_free is due in any case.
  */
 bool tmi_pickle_read(tmi_pickle *p, const unsigned char *bytes, size_t len);
 void tmi_pickle_free(tmi_pickle *p);
@@ -103,8 +105,9 @@ static inline bool tmi_is_kind(const tmi_pickle *p, tmi_ref ref, unsigned kind) 
 /* pickle_globals.c: the globals that stand for data. */
 
 enum {
-    TMI_GLOBAL_UNKNOWN, /* code that a real unpickler would import and perhaps call */
-    TMI_GLOBAL_DATA,    /* makes a value that nothing here needs */
+    TMI_GLOBAL_UNKNOWN,  /* code that a real unpickler would import and perhaps call */
+    TMI_GLOBAL_DATA,     /* makes a value that nothing here needs */
+    TMI_GLOBAL_SEQUENCE, /* its argument holds the items */
     TMI_GLOBAL_DICT,
     TMI_GLOBAL_DEFAULTDICT, /* a dict whose first argument is no item */
     TMI_GLOBAL_NAMESPACE,   /* its attributes are data */
@@ -189,8 +192,8 @@ typedef struct tmi_pickle_item {
     tmi_ref key; /* TMI_NO_REF: it is item `index` of a sequence */
     tmi_ref value;
     uint32_t index;
-    uint8_t mode;   /* how the value is to be walked over: TMI_WALK_* */
-    bool whole;     /* what the value holds belongs to the value around it, without a name between */
+    uint8_t mode; /* how the value is to be walked over: TMI_WALK_* */
+    bool whole;   /* what the value holds belongs to the value around it, without a name between */
     bool attribute; /* of an object */
 } tmi_pickle_item;
 

@@ -1,18 +1,20 @@
 /*
  * The fixed list of globals that stand for data in checkpoints. A global that is not here is code,
- * whatever its name: a finding of every check. Nothing in the list is called either; a row only says
- * what the file describes with it.
+ * whatever its name: a finding of every check. Nothing in the list is called either; a row only
+ * says what the file describes with it.
  */
 #include "pickle.h"
 
 #include <string.h>
 
-#define GLOBAL(name, module, which) {#name, module, TMI_GLOBAL_##which, TENMAP_AS_STORED, 0, NULL}
-#define DTYPE(name, dtype) {#name, "torch", TMI_GLOBAL_DTYPE, TENMAP_##dtype, 0, #name}
+#define GLOBAL(name, module, which)                                                                \
+    { #name, module, TMI_GLOBAL_##which, TENMAP_AS_STORED, 0, NULL }
+#define DTYPE(name, dtype)                                                                         \
+    { #name, "torch", TMI_GLOBAL_DTYPE, TENMAP_##dtype, 0, #name }
 #define STORAGE(name, module, dtype, bytes, what)                                                  \
-    {#name, module, TMI_GLOBAL_STORAGE, TENMAP_##dtype, bytes, what}
+    { #name, module, TMI_GLOBAL_STORAGE, TENMAP_##dtype, bytes, what }
 #define OTHER_TENSOR(name, what)                                                                   \
-    {#name, "torch._utils", TMI_GLOBAL_NOT_A_TENSOR, TENMAP_AS_STORED, 0, what}
+    { #name, "torch._utils", TMI_GLOBAL_NOT_A_TENSOR, TENMAP_AS_STORED, 0, what }
 
 /* Sorted by name, then module: binary search. */
 static const tmi_pickle_global globals[] = {
@@ -84,7 +86,8 @@ static const tmi_pickle_global globals[] = {
     GLOBAL(_get_layout, "torch._utils", DATA),
     GLOBAL(_get_layout, "torch.serialization", DATA),
     OTHER_TENSOR(_rebuild_device_tensor_from_cpu_tensor, "a tensor of another device"),
-    OTHER_TENSOR(_rebuild_device_tensor_from_numpy, "a tensor of another device, kept as a NumPy array"),
+    OTHER_TENSOR(_rebuild_device_tensor_from_numpy,
+                 "a tensor of another device, kept as a NumPy array"),
     GLOBAL(_rebuild_from_type, "torch._tensor", SUBCLASS),
     GLOBAL(_rebuild_from_type, "torch.tensor", SUBCLASS),
     GLOBAL(_rebuild_from_type_v2, "torch._tensor", SUBCLASS),
@@ -98,7 +101,8 @@ static const tmi_pickle_global globals[] = {
     GLOBAL(_rebuild_tensor, "torch._utils", TENSOR),
     GLOBAL(_rebuild_tensor_v2, "torch._utils", TENSOR),
     GLOBAL(_rebuild_tensor_v3, "torch._utils", TENSOR_V3),
-    OTHER_TENSOR(_rebuild_wrapper_subclass, "a tensor of a subclass that keeps its elements elsewhere"),
+    OTHER_TENSOR(_rebuild_wrapper_subclass,
+                 "a tensor of a subclass that keeps its elements elsewhere"),
     OTHER_TENSOR(_rebuild_xla_tensor, "a tensor of another device, kept as a NumPy array"),
     GLOBAL(_reconstruct, "numpy._core.multiarray", DATA),
     GLOBAL(_reconstruct, "numpy.core.multiarray", DATA),
@@ -131,7 +135,7 @@ static const tmi_pickle_global globals[] = {
     GLOBAL(date, "datetime", DATA),
     GLOBAL(datetime, "datetime", DATA),
     GLOBAL(defaultdict, "collections", DEFAULTDICT),
-    GLOBAL(deque, "collections", DATA),
+    GLOBAL(deque, "collections", SEQUENCE),
     GLOBAL(device, "torch", DATA),
     GLOBAL(dict, "__builtin__", DICT),
     GLOBAL(dict, "builtins", DICT),
@@ -150,8 +154,8 @@ static const tmi_pickle_global globals[] = {
     DTYPE(float8_e5m2, F8_E5M2),
     DTYPE(float8_e5m2fnuz, F8_E5M2FNUZ),
     DTYPE(float8_e8m0fnu, F8_E8M0),
-    GLOBAL(frozenset, "__builtin__", DATA),
-    GLOBAL(frozenset, "builtins", DATA),
+    GLOBAL(frozenset, "__builtin__", SEQUENCE),
+    GLOBAL(frozenset, "builtins", SEQUENCE),
     DTYPE(half, F16),
     GLOBAL(int, "__builtin__", DATA),
     GLOBAL(int, "builtins", DATA),
@@ -167,8 +171,8 @@ static const tmi_pickle_global globals[] = {
     DTYPE(int64, I64),
     DTYPE(int7, AS_STORED),
     DTYPE(int8, I8),
-    GLOBAL(list, "__builtin__", DATA),
-    GLOBAL(list, "builtins", DATA),
+    GLOBAL(list, "__builtin__", SEQUENCE),
+    GLOBAL(list, "builtins", SEQUENCE),
     GLOBAL(long, "__builtin__", DATA),
     DTYPE(long, I64),
     GLOBAL(ndarray, "numpy", DATA),
@@ -189,8 +193,8 @@ static const tmi_pickle_global globals[] = {
     GLOBAL(range, "builtins", DATA),
     GLOBAL(scalar, "numpy._core.multiarray", DATA),
     GLOBAL(scalar, "numpy.core.multiarray", DATA),
-    GLOBAL(set, "__builtin__", DATA),
-    GLOBAL(set, "builtins", DATA),
+    GLOBAL(set, "__builtin__", SEQUENCE),
+    GLOBAL(set, "builtins", SEQUENCE),
     DTYPE(short, I16),
     GLOBAL(slice, "__builtin__", DATA),
     GLOBAL(slice, "builtins", DATA),
@@ -205,8 +209,8 @@ static const tmi_pickle_global globals[] = {
     GLOBAL(time, "datetime", DATA),
     GLOBAL(timedelta, "datetime", DATA),
     GLOBAL(timezone, "datetime", DATA),
-    GLOBAL(tuple, "__builtin__", DATA),
-    GLOBAL(tuple, "builtins", DATA),
+    GLOBAL(tuple, "__builtin__", SEQUENCE),
+    GLOBAL(tuple, "builtins", SEQUENCE),
     DTYPE(uint1, AS_STORED),
     DTYPE(uint16, U16),
     DTYPE(uint2, AS_STORED),
@@ -224,8 +228,8 @@ static const tmi_pickle_global globals[] = {
 
 enum { GLOBALS = sizeof globals / sizeof globals[0] };
 
-static const tmi_pickle_global unknown_global = {"", "", TMI_GLOBAL_UNKNOWN, TENMAP_AS_STORED, 0,
-                                                 NULL};
+static const tmi_pickle_global unknown_global = {"", "",  TMI_GLOBAL_UNKNOWN, TENMAP_AS_STORED,
+                                                 0,  NULL};
 
 /* As strcmp, of a text that is not NUL-terminated. */
 static int compare_name(const char *text, size_t len, const char *name) {

@@ -1,7 +1,7 @@
 /*
- * The opcodes of pickles, protocols 0 to 5. Each opcode has a row that says what follows it and what
- * it does with the stack. There is no recursion, each byte is looked at a bounded number of times,
- * and all memory counts against a budget.
+ * The opcodes of pickles, protocols 0 to 5. Each opcode has a row that says what follows it and
+ * what it does with the stack. There is no recursion, each byte is looked at a bounded number of
+ * times, and all memory counts against a budget.
  */
 #include "pickle.h"
 
@@ -364,12 +364,14 @@ static bool do_get(tmi_pickle *p, const pickle_step *step) {
 
 static bool do_put_line(tmi_pickle *p, const pickle_step *step) {
     uint64_t number;
-    return read_decimal(step, &number) ? pickle_put(p, number) : bad_pickle(p, "a number is expected");
+    return read_decimal(step, &number) ? pickle_put(p, number)
+                                       : bad_pickle(p, "a number is expected");
 }
 
 static bool do_get_line(tmi_pickle *p, const pickle_step *step) {
     uint64_t number;
-    return read_decimal(step, &number) ? pickle_get(p, number) : bad_pickle(p, "a number is expected");
+    return read_decimal(step, &number) ? pickle_get(p, number)
+                                       : bad_pickle(p, "a number is expected");
 }
 
 static bool do_memoize(tmi_pickle *p, const pickle_step *step) {
@@ -431,7 +433,8 @@ static bool do_call(tmi_pickle *p, const pickle_step *step) {
     tmi_ref callable, args, keywords;
     if (step->opcode == 0x92 && !pickle_pop(p, &keywords))
         return false;
-    return pickle_pop(p, &args) && pickle_pop(p, &callable) && make_object(p, callable, args, step->detail);
+    return pickle_pop(p, &args) && pickle_pop(p, &callable) &&
+           make_object(p, callable, args, step->detail);
 }
 
 /* INST and OBJ: a class, and the arguments above the mark. */
@@ -476,7 +479,14 @@ static bool do_buffer(tmi_pickle *p, const pickle_step *step) {
 }
 
 /* What follows an opcode: that many bytes, or one of these. */
-enum { OPERAND_LINE = 16, OPERAND_TWO_LINES, OPERAND_COUNTED_1, OPERAND_COUNTED_4, OPERAND_COUNTED_4_SIGNED, OPERAND_COUNTED_8 };
+enum {
+    OPERAND_LINE = 16,
+    OPERAND_TWO_LINES,
+    OPERAND_COUNTED_1,
+    OPERAND_COUNTED_4,
+    OPERAND_COUNTED_4_SIGNED,
+    OPERAND_COUNTED_8
+};
 
 typedef struct pickle_opcode {
     unsigned char operand, detail;
@@ -580,11 +590,14 @@ static bool take_operand_number(tmi_pickle *p, size_t *at, unsigned width, uint6
 }
 
 static bool take_operand(tmi_pickle *p, unsigned operand, size_t *at, pickle_step *step) {
-    static const unsigned char widths[] = {
-        [OPERAND_COUNTED_1] = 1, [OPERAND_COUNTED_4] = 4, [OPERAND_COUNTED_4_SIGNED] = 4, [OPERAND_COUNTED_8] = 8};
+    static const unsigned char widths[] = {[OPERAND_COUNTED_1] = 1,
+                                           [OPERAND_COUNTED_4] = 4,
+                                           [OPERAND_COUNTED_4_SIGNED] = 4,
+                                           [OPERAND_COUNTED_8] = 8};
     if (operand == OPERAND_LINE || operand == OPERAND_TWO_LINES)
         return take_lines(p, at, operand == OPERAND_LINE ? 1 : 2, step);
-    if (!take_operand_number(p, at, operand < OPERAND_LINE ? operand : widths[operand], &step->number))
+    if (!take_operand_number(p, at, operand < OPERAND_LINE ? operand : widths[operand],
+                             &step->number))
         return false;
     step->text = p->bytes + *at;
     if (operand < OPERAND_LINE)

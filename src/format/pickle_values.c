@@ -330,26 +330,41 @@ tmi_pickle_cursor tmi_pickle_cursor_at(const tmi_pickle *p, tmi_ref ref, unsigne
 }
 
 /*
- * What an object's constructor got: the items of a dict, as a dict or as a list of pairs; of an
- * unknown class, all arguments.
+ * The argument that has the items of a dict or a sequence; -1: none has, so that all of them are
+ * looked at. copyreg._reconstructor(class, base, state) has them in the state.
+ */
+static int argument_of_items(const tmi_pickle *p, tmi_ref object) {
+    enum { RECONSTRUCTED_STATE = 2 };
+    unsigned which = tmi_object_global(p, object)->which;
+    if (which != TMI_GLOBAL_DICT && which != TMI_GLOBAL_DEFAULTDICT && which != TMI_GLOBAL_SEQUENCE)
+        return -1;
+    if (tmi_object_global(p, object) !=
+        tmi_pickle_global_of(p, tmi_node(p, object)[TMI_WORD_CALLABLE]))
+        return RECONSTRUCTED_STATE;
+    return which == TMI_GLOBAL_DEFAULTDICT;
+}
+
+/*
+ * What an object's constructor got: the items of a dict, as a dict or as a list of pairs; those of
+ * a sequence; of anything else, all arguments, so that no tensor in them is left out silently.
  */
 static bool take_arguments(const tmi_pickle *p, tmi_pickle_cursor *c, tmi_pickle_item *item) {
     const uint32_t *node = tmi_node(p, c->of);
-    unsigned which = tmi_object_global(p, c->of)->which;
     tmi_ref args = node[TMI_WORD_ARGS];
-    uint32_t number = which == TMI_GLOBAL_DEFAULTDICT;
+    uint32_t count = tmi_tuple_count(p, args);
+    int number = argument_of_items(p, c->of);
     c->step = STEP_ITEMS;
     c->segment = node[TMI_WORD_FIRST];
     item->whole = true;
-    if (which == TMI_GLOBAL_UNKNOWN && tmi_tuple_count(p, args)) {
+    if (number < 0) {
         item->value = args;
-        return true;
+        return count > 0;
     }
-    if ((which != TMI_GLOBAL_DICT && which != TMI_GLOBAL_DEFAULTDICT) ||
-        tmi_tuple_count(p, args) <= number)
+    if (count <= (uint32_t)number)
         return false;
-    item->value = tmi_tuple_item(p, args, number);
-    item->mode = TMI_WALK_PAIRS;
+    item->value = tmi_tuple_item(p, args, (uint32_t)number);
+    if (tmi_object_global(p, c->of)->which != TMI_GLOBAL_SEQUENCE)
+        item->mode = TMI_WALK_PAIRS;
     return true;
 }
 

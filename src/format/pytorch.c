@@ -123,8 +123,7 @@ static tenmap_status check_kind(tmi_header_reader *reader, const tmi_zip *zip,
     if (!entry)
         return TENMAP_OK;
     uint64_t len = entry->bytes < sizeof order ? entry->bytes : sizeof order;
-    tenmap_status status =
-        tmi_header_read(reader, entry->at, order, len, "the byte order", error);
+    tenmap_status status = tmi_header_read(reader, entry->at, order, len, "the byte order", error);
     if (status == TENMAP_OK && (entry->bytes != 6 || memcmp(order, "little", 6) != 0))
         status = fail_archive(reader, TENMAP_ERR_UNSUPPORTED, entry->header_at,
                               "its byte order is not little: save it again on a little-endian "

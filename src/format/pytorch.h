@@ -9,7 +9,7 @@
 typedef struct tmi_torch_storage {
     const char *key;
     size_t key_len;
-    uint64_t at, bytes; /* counted from the model's first byte */
+    uint64_t at, bytes;            /* counted from the model's first byte */
     const tmi_pickle_global *type; /* what the first tensor says; NULL: none did yet */
 } tmi_torch_storage;
 
@@ -70,7 +70,7 @@ typedef struct tmi_torch_tensor {
     tenmap_dtype dtype;
     tmi_ref shape, strides; /* tuples or lists of `rank` whole numbers */
     uint32_t rank;
-    uint64_t offset; /* of the first element in the storage, in elements */
+    uint64_t offset;   /* of the first element in the storage, in elements */
     uint64_t elements; /* of a bare storage, which has no shape */
     bool bare;
     const tmi_torch_storage *storage;

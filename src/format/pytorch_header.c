@@ -41,9 +41,8 @@ static void report_globals(const tmi_torch *t) {
                        "not run",
                        TORCH_PATH(t), (ull)offset, tmi_quote(name.text, name.len).text,
                        tmi_quote(module.text, module.len).text,
-                       node[TMI_WORD_KIND] & TMI_MARK_CALLED
-                           ? "Python would import it and call it"
-                           : "Python would import it");
+                       node[TMI_WORD_KIND] & TMI_MARK_CALLED ? "Python would import it and call it"
+                                                             : "Python would import it");
         }
     }
 }
@@ -85,10 +84,9 @@ static tenmap_status fail_tensor(tmi_torch *t, const char *name, size_t len, tmi
     tmi_report *report = t->place->report;
     if (TMI_REPORTS(report) && tmi_report_full(report, TENMAP_FINDING_ERROR, problem->code))
         return TENMAP_OK;
-    return TMI_TORCH_FAIL(t, problem->status, problem->code, offset, name,
-                          "%s: tensor %s (pickle, byte %llu): %s", TORCH_PATH(t),
-                          tmi_quote(name, len).text, (ull)(t->place->offset + offset),
-                          problem->text);
+    return TMI_TORCH_FAIL(
+        t, problem->status, problem->code, offset, name, "%s: tensor %s (pickle, byte %llu): %s",
+        TORCH_PATH(t), tmi_quote(name, len).text, (ull)(t->place->offset + offset), problem->text);
 }
 
 /* Describes all tensors, and counts the words of their shapes. */
@@ -120,7 +118,7 @@ static tenmap_status describe_all(tmi_torch *t, torch_tables *tables) {
 
 /* Copies shape and strides to the table of dimensions. */
 static const char *take_torch_shape(const tmi_torch *t, const tmi_torch_tensor *d, uint64_t *shape,
-                              uint64_t *strides) {
+                                    uint64_t *strides) {
     if (d->bare) {
         shape[0] = d->elements;
         strides[0] = 1;
@@ -151,10 +149,8 @@ static tenmap_status add_tensor(tmi_torch *t, torch_tables *tables, size_t i) {
                               .rank = d->rank,
                               .shape = shape,
                               .header_position = tables->count};
-    tmi_storage storage = {.at = d->storage->at,
-                           .bytes = d->storage->bytes,
-                           .offset = d->offset,
-                           .strides = strides};
+    tmi_storage storage = {
+        .at = d->storage->at, .bytes = d->storage->bytes, .offset = d->offset, .strides = strides};
     tenmap_status status = tmi_declare_strided(t->header, t->place, tensor, &storage, t->error);
     if (status == TENMAP_ERR_FORMAT || status == TENMAP_ERR_LIMIT)
         return tmi_torch_failed(
@@ -193,9 +189,8 @@ static tenmap_status index_torch_tensors(tmi_torch *t, torch_tables *tables) {
     for (size_t i = 0; i < tables->count && status == TENMAP_OK; i++) {
         const tenmap_tensor *tensor = &tables->tensors[i];
         if (tmi_names_put(names, i, tmi_hash(key, tensor->name, tensor->name_len)) != TMI_NONE)
-            status = TMI_TORCH_FAIL(t, TENMAP_ERR_FORMAT, TENMAP_FOUND_DUPLICATE_NAME,
-                                    t->pickle_at, tensor->name,
-                                    "%s: two tensors have the name %s", TORCH_PATH(t),
+            status = TMI_TORCH_FAIL(t, TENMAP_ERR_FORMAT, TENMAP_FOUND_DUPLICATE_NAME, t->pickle_at,
+                                    tensor->name, "%s: two tensors have the name %s", TORCH_PATH(t),
                                     tmi_quote(tensor->name, tensor->name_len).text);
     }
     return status;

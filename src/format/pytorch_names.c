@@ -1,7 +1,7 @@
 /*
- * Walks over the values of a checkpoint and names what it finds: the keys on the way, joined by dots.
- * The graph may share values, and may hold itself, so that there can be far more ways than values:
- * the names, and the steps of the walk, have a limit that grows with the pickle.
+ * Walks over the values of a checkpoint and names what it finds: the keys on the way, joined by
+ * dots. The graph may share values, and may hold itself, so that there can be far more ways than
+ * values: the names, and the steps of the walk, have a limit that grows with the pickle.
  */
 #include "pytorch.h"
 
@@ -12,8 +12,8 @@ enum { MOST_NESTED = 1000, MOST_VALUES = 65536 };
 enum { NAME_BYTES_PER_BYTE = 8, STEPS_PER_BYTE = 64, LEAST_LIMIT = 65536 };
 
 /* Under these keys a checkpoint keeps its model; the first of them that holds tensors is taken. */
-static const char *const wrappers[] = {
-    "state_dict", "model_state_dict", "model", "module", "net", "params_ema", "params", "ema"};
+static const char *const wrappers[] = {"state_dict", "model_state_dict", "model",  "module",
+                                       "net",        "params_ema",       "params", "ema"};
 enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 
 typedef struct torch_frame {
@@ -25,8 +25,8 @@ typedef struct torch_frame {
 typedef struct torch_walk {
     tmi_torch *t;
     tmi_torch_names *names;
-    bool values; /* names plain values, not tensors */
-    bool full;   /* no more values are named */
+    bool values;           /* names plain values, not tensors */
+    bool full;             /* no more values are named */
     uint64_t steps, bytes; /* that are left */
     torch_frame *frames;
     size_t depth;
@@ -68,18 +68,17 @@ bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref) {
 
 static tenmap_status fail_walk(torch_walk *w, tenmap_status status, tmi_ref at, const char *why) {
     tmi_torch *t = w->t;
-    size_t offset = at == TMI_NO_REF    ? 0
+    size_t offset = at == TMI_NO_REF  ? 0
                     : tmi_is_node(at) ? tmi_node(&t->pickle, at)[TMI_WORD_AT]
                                       : at >> 1;
     uint32_t code = status == TENMAP_ERR_LIMIT ? TENMAP_FOUND_LIMIT : TENMAP_FOUND_ENTRY;
-    return TMI_TORCH_FAIL(t, status, code, t->pickle_at + offset, NULL,
-                          "%s: pickle, byte %llu: %s", tmi_quote_path(t->place->path).text,
-                          (ull)offset, why);
+    return TMI_TORCH_FAIL(t, status, code, t->pickle_at + offset, NULL, "%s: pickle, byte %llu: %s",
+                          tmi_quote_path(t->place->path).text, (ull)offset, why);
 }
 
 static void enter_value(torch_walk *w, tmi_ref ref, unsigned mode, size_t path_used) {
-    w->frames[w->depth++] = (torch_frame){tmi_pickle_cursor_at(&w->t->pickle, ref, mode), path_used,
-                                          false};
+    w->frames[w->depth++] =
+        (torch_frame){tmi_pickle_cursor_at(&w->t->pickle, ref, mode), path_used, false};
 }
 
 /* Which values hold tensors. Each value is entered once. */
@@ -324,8 +323,7 @@ static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_br
     const tmi_pickle *p = &t->pickle;
     if (tmi_torch_is_tensor(t, item->value) || tmi_torch_is_made_by_code(t, item->value))
         best->direct = true;
-    else if (tmi_is_node(item->value) &&
-             tmi_node(p, item->value)[TMI_WORD_KIND] & TMI_MARK_HOLDS)
+    else if (tmi_is_node(item->value) && tmi_node(p, item->value)[TMI_WORD_KIND] & TMI_MARK_HOLDS)
         for (size_t i = 0; i < best->wrapper; i++)
             if (tmi_is_text(p, item->key, wrappers[i])) {
                 best->wrapper = i;

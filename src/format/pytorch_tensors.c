@@ -36,8 +36,8 @@ static tmi_ref list_inside(const tmi_torch *t, tmi_ref list) {
     if (!tmi_is_kind(p, list, TMI_PICKLE_OBJECT))
         return list;
     tmi_ref args = tmi_node(p, list)[TMI_WORD_ARGS];
-    bool is_size = tmi_pickle_global_of(p, tmi_node(p, list)[TMI_WORD_CALLABLE])->which ==
-                   TMI_GLOBAL_SIZE;
+    bool is_size =
+        tmi_pickle_global_of(p, tmi_node(p, list)[TMI_WORD_CALLABLE])->which == TMI_GLOBAL_SIZE;
     return is_size && tmi_tuple_count(p, args) == 1 ? tmi_tuple_item(p, args, 0) : TMI_NO_REF;
 }
 
@@ -184,8 +184,8 @@ static bool find_call(const tmi_torch *t, tmi_ref ref, torch_call *call,
                 return count ? false : BAD_TENSOR(problem, "a parameter has no tensor");
             break;
         case TMI_GLOBAL_SUBCLASS:
-            if (count <= ARGS || !tmi_is_kind(p, tmi_tuple_item(p, call->args, ARGS),
-                                              TMI_PICKLE_TUPLE))
+            if (count <= ARGS ||
+                !tmi_is_kind(p, tmi_tuple_item(p, call->args, ARGS), TMI_PICKLE_TUPLE))
                 return BAD_TENSOR(problem, "a tensor of a subclass has no tensor");
             *call = (torch_call){tmi_pickle_global_of(p, tmi_tuple_item(p, call->args, OF)),
                                  tmi_tuple_item(p, call->args, ARGS)};
@@ -219,7 +219,7 @@ static bool is_lazy(const tmi_pickle *p, tmi_ref metadata) {
 
 /* _rebuild_tensor_v3 has the dtype as an argument. */
 static bool take_torch_dtype(const tmi_pickle *p, tmi_ref ref, tmi_torch_tensor *out,
-                       tmi_torch_problem *problem) {
+                             tmi_torch_problem *problem) {
     const tmi_pickle_global *dtype = tmi_pickle_global_of(p, ref);
     if (dtype->which != TMI_GLOBAL_DTYPE)
         return BAD_TENSOR(problem, "its dtype is unknown");

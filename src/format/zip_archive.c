@@ -25,7 +25,8 @@ enum {
 /* Bits of an entry's flags. */
 enum {
     FLAG_ENCRYPTED = 1 << 0,
-    FLAG_DESCRIPTOR = 1 << 3, /* the sizes follow the data, so the local header need not have them */
+    FLAG_DESCRIPTOR =
+        1 << 3, /* the sizes follow the data, so the local header need not have them */
     FLAG_PATCH = 1 << 5,
     FLAG_STRONG = 1 << 6,
     FLAG_MASKED = 1 << 13
@@ -191,8 +192,8 @@ static tenmap_status find_directory(zip_reader *z) {
         return FAIL_ZIP(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_ENTRY, end_at,
                         "%s: the zip archive says that it is one of several disks", ZIP_PATH(z));
     if (end_at >= LOCATOR_BYTES) {
-        status = read_zip(z, end_at - LOCATOR_BYTES, locator, sizeof locator,
-                          "the end of the archive");
+        status =
+            read_zip(z, end_at - LOCATOR_BYTES, locator, sizeof locator, "the end of the archive");
         if (status == TENMAP_OK && memcmp(locator, "PK\6\7", 4) == 0)
             status = read_end64(z, end_at - LOCATOR_BYTES, locator);
         if (status != TENMAP_OK)
@@ -304,13 +305,12 @@ static tenmap_status take_record(zip_reader *z, uint64_t at, tmi_zip_entry *entr
         return FAIL_ENTRY(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_ENTRY, entry, record->at, "%s",
                           "its 64-bit sizes are missing or damaged");
     if (why_packed(record))
-        return tmi_remedy(z->error, TENMAP_REMEDY_CONVERT,
-                          FAIL_ENTRY(z, TENMAP_ERR_UNSUPPORTED, TENMAP_FOUND_FOREIGN, entry,
-                                     record->at,
-                                     "%s (flags 0x%x, method %u), so its bytes cannot be used "
-                                     "where they lie: pack the archive again without it (zip -0)",
-                                     why_packed(record), (unsigned)record->flags,
-                                     (unsigned)record->method));
+        return tmi_remedy(
+            z->error, TENMAP_REMEDY_CONVERT,
+            FAIL_ENTRY(z, TENMAP_ERR_UNSUPPORTED, TENMAP_FOUND_FOREIGN, entry, record->at,
+                       "%s (flags 0x%x, method %u), so its bytes cannot be used "
+                       "where they lie: pack the archive again without it (zip -0)",
+                       why_packed(record), (unsigned)record->flags, (unsigned)record->method));
     if (packed != entry->bytes || zip_u16(r + 34))
         return FAIL_ENTRY(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_SIZE, entry, record->at,
                           "it is stored, but has %llu bytes packed and %llu unpacked, on disk %u",
@@ -424,10 +424,10 @@ static tenmap_status check_spans(zip_reader *z) {
     for (size_t i = 1; i < count && status == TENMAP_OK; i++) {
         const tmi_zip_entry *entry = &entries[keys[i].from], *before = &entries[keys[i - 1].from];
         if (keys[i].begin < keys[i - 1].end)
-            status = FAIL_ENTRY(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_OVERLAP, entry, entry->header_at,
-                                "it begins inside of entry %s, which ends at %llu",
-                                tmi_quote(before->name, before->name_len).text,
-                                (ull)keys[i - 1].end);
+            status =
+                FAIL_ENTRY(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_OVERLAP, entry, entry->header_at,
+                           "it begins inside of entry %s, which ends at %llu",
+                           tmi_quote(before->name, before->name_len).text, (ull)keys[i - 1].end);
     }
     tmi_block_free(&block);
     return status;

@@ -233,8 +233,8 @@ static inline bytes make_checkpoint(torch_bytes *pickle, size_t storages, size_t
     for (size_t i = 0; i < size; i++)
         data[i] = pattern_byte(i);
     for (size_t i = 0; i < storages; i++)
-        files[2 + i] =
-            (zip_file){.name = names[i], .data = data, .size = size, .padding = 32, .descriptor = 1};
+        files[2 + i] = (zip_file){
+            .name = names[i], .data = data, .size = size, .padding = 32, .descriptor = 1};
     bytes out = make_zip(files, 2 + storages, NULL);
     free(data);
     free(pickle->out.at);

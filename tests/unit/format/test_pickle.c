@@ -138,12 +138,18 @@ static void containers_are_read(void **state) {
     HOLDS("\x8f(K\2K\3\x90.", SET, 2);
     HOLDS("]q\0h\0a.", LIST, 1);
     HOLDS("]\x94h\0ap5\n0g5\n.", LIST, 1);
-    HOLDS("]r\7\0\0\0j\7\0\0\0" "0.", LIST, 0);
-    HOLDS("(K\1(K\2" "11(t.", TUPLE, 0);
+    HOLDS("]r\7\0\0\0j\7\0\0\0"
+          "0.",
+          LIST, 0);
+    HOLDS("(K\1(K\2"
+          "11(t.",
+          TUPLE, 0);
     HOLDS("ccollections\nOrderedDict\n)R(K\1K\2u.", OBJECT, 1);
     HOLDS("ccollections\nOrderedDict\n(]](K\1K\2eatR.", OBJECT, 1);
     HOLDS("\x8c\1m\x8c\1n\x93)\x81}b.", OBJECT, 1);
-    HOLDS("(im\nC\nK\1" "0.", OBJECT, 0);
+    HOLDS("(im\nC\nK\1"
+          "0.",
+          OBJECT, 0);
 }
 
 static void broken_pickles_are_refused(void **state) {
@@ -167,10 +173,18 @@ static void broken_pickles_are_refused(void **state) {
     READ_FAILS("Nq\1h\0.", FORMAT, "never put");
     READ_FAILS("gx\n.", FORMAT, "a number");
     READ_FAILS("Np-1\n.", FORMAT, "a number");
-    READ_FAILS("X\xff\xff\xff\xff" "abc.", FORMAT, "longer than the pickle");
-    READ_FAILS("T\xff\xff\xff\xff" "abc.", FORMAT, "negative");
-    READ_FAILS("\x8b\xff\xff\xff\xff" "abc.", FORMAT, "negative");
-    READ_FAILS("\x8d\xff\xff\xff\xff\xff\xff\xff\xff" "abc.", FORMAT, "longer than the pickle");
+    READ_FAILS("X\xff\xff\xff\xff"
+               "abc.",
+               FORMAT, "longer than the pickle");
+    READ_FAILS("T\xff\xff\xff\xff"
+               "abc.",
+               FORMAT, "negative");
+    READ_FAILS("\x8b\xff\xff\xff\xff"
+               "abc.",
+               FORMAT, "negative");
+    READ_FAILS("\x8d\xff\xff\xff\xff\xff\xff\xff\xff"
+               "abc.",
+               FORMAT, "longer than the pickle");
     READ_FAILS("X\1\0", FORMAT, "inside an opcode");
     READ_FAILS("Sabc", FORMAT, "line does not end");
     READ_FAILS("cos\nsystem", FORMAT, "line does not end");
@@ -189,8 +203,9 @@ static void broken_pickles_are_refused(void **state) {
 
 /* Bombs: many small opcodes, each of which makes something. */
 static void memory_is_bounded(void **state) {
-    static const char *const bombs[] = {"]", "}", "\x8f", "(", "N", "2", "\x94", "]\x94", "N\x94",
-                                        "h\x01", "(t", ")\x85", "cm\nn\n", "c\n\n", "N\x85\x94"};
+    static const char *const bombs[] = {"]",  "}",     "\x8f",    "(",     "N",
+                                        "2",  "\x94",  "]\x94",   "N\x94", "h\x01",
+                                        "(t", ")\x85", "cm\nn\n", "c\n\n", "N\x85\x94"};
     enum { BYTES = 1 << 20 };
     (void)state;
     for (size_t i = 0; i < COUNT(bombs); i++) {
@@ -222,25 +237,28 @@ static void the_list_of_globals_is_sorted(void **state) {
             tmi_pickle_find_global(g->module, strlen(g->module), g->name, strlen(g->name)), i + 1);
         assert_true(g->which != TMI_GLOBAL_UNKNOWN);
     }
-    static const char *const code[][2] = {
-        {"os", "system"},         {"builtins", "eval"},    {"builtins", "getattr"},
-        {"torch.storage", "_load_from_bytes"}, {"torch", "load"}, {"torch", "hub.load"},
-        {"torch._utils", "_rebuild_tensor_v22"}, {"", ""}, {"torch._utils", ""},
-        {"operator", "attrgetter"}, {"collections", "OrderedDict.fromkeys"}};
+    static const char *const code[][2] = {{"os", "system"},
+                                          {"builtins", "eval"},
+                                          {"builtins", "getattr"},
+                                          {"torch.storage", "_load_from_bytes"},
+                                          {"torch", "load"},
+                                          {"torch", "hub.load"},
+                                          {"torch._utils", "_rebuild_tensor_v22"},
+                                          {"", ""},
+                                          {"torch._utils", ""},
+                                          {"operator", "attrgetter"},
+                                          {"collections", "OrderedDict.fromkeys"}};
     for (size_t i = 0; i < COUNT(code); i++)
-        assert_int_equal(tmi_pickle_find_global(code[i][0], strlen(code[i][0]), code[i][1],
-                                                strlen(code[i][1])),
-                         0);
+        assert_int_equal(
+            tmi_pickle_find_global(code[i][0], strlen(code[i][0]), code[i][1], strlen(code[i][1])),
+            0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_read),
-        cmocka_unit_test(strings_are_read),
-        cmocka_unit_test(containers_are_read),
-        cmocka_unit_test(broken_pickles_are_refused),
-        cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(the_list_of_globals_is_sorted),
+        cmocka_unit_test(numbers_are_read),    cmocka_unit_test(strings_are_read),
+        cmocka_unit_test(containers_are_read), cmocka_unit_test(broken_pickles_are_refused),
+        cmocka_unit_test(memory_is_bounded),   cmocka_unit_test(the_list_of_globals_is_sorted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

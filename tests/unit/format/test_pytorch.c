@@ -60,8 +60,8 @@ static void tensors_see_their_storages(void **state) {
     pickle_text(&p, "empty");
     pickle_put_tensor(&p, &(pickle_tensor){"1", 24, 24, {0, 3}, {3, 1}, 2, NULL, NULL});
     pickle_text(&p, "small");
-    pickle_put_tensor(&p, &(pickle_tensor){"2", 96, 0, {96}, {1}, 1, "UntypedStorage",
-                                           "float8_e4m3fn"});
+    pickle_put_tensor(
+        &p, &(pickle_tensor){"2", 96, 0, {96}, {1}, 1, "UntypedStorage", "float8_e4m3fn"});
     TORCH_LITERAL(&p, "u");
     bytes file = finish(&p, 3);
     tenmap_model *m = must_open_memory(file, NULL);
@@ -83,8 +83,9 @@ static void tensors_see_their_storages(void **state) {
     for (size_t i = 0; i < 6; i++)
         for (size_t k = 0; k < 4; k++)
             assert_memory_equal(&got[4 * i + k], &whole[6 * k + i], sizeof(float));
-    assert_int_equal(tenmap_read(tensor_of(m, "repeated"), 0, 6, TENMAP_F32, got, sizeof got, 0, &error),
-                     TENMAP_OK);
+    assert_int_equal(
+        tenmap_read(tensor_of(m, "repeated"), 0, 6, TENMAP_F32, got, sizeof got, 0, &error),
+        TENMAP_OK);
     assert_memory_equal(got, whole + 3, 8);
     assert_memory_equal(got + 4, whole + 3, 8);
     assert_int_equal(tensor_of(m, "scalar")->nelems, 1);
@@ -164,6 +165,42 @@ static void the_model_is_under_a_known_key(void **state) {
     TORCH_LITERAL(&p, "se");
     file = finish(&p, 1);
     check_names(file, 0, "0,1.7,2.True");
+    free(file.at);
+}
+
+/* Calls a global with one list of one tensor. */
+static void put_sequence(torch_bytes *p, const char *name) {
+    pickle_global(p, "builtins", name);
+    TORCH_LITERAL(p, "(](");
+    pickle_vector(p, "0", 24);
+    TORCH_LITERAL(p, "etR");
+}
+
+/* No tensor is left out because a constructor that is not run would have taken it. */
+static void arguments_of_constructors_are_listed(void **state) {
+    static const char *const sequences[] = {"list", "tuple", "set", "frozenset"};
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
+        pickle_text(&p, sequences[i]);
+        put_sequence(&p, sequences[i]);
+    }
+    pickle_text(&p, "slice");
+    pickle_global(&p, "builtins", "slice");
+    TORCH_LITERAL(&p, "(N");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "tR");
+    pickle_text(&p, "remade"); /* what copyreg makes of a subclass of list */
+    pickle_global(&p, "copyreg", "_reconstructor");
+    TORCH_LITERAL(&p, "(");
+    pickle_global(&p, "builtins", "list");
+    pickle_global(&p, "builtins", "list");
+    TORCH_LITERAL(&p, "](");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "etRu");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "list.0,tuple.0,set.0,frozenset.0,slice.1,remade.0");
     free(file.at);
 }
 
@@ -290,8 +327,7 @@ static bytes with_call(const char *module, const char *name) {
 
 static void what_is_no_plain_tensor_is_refused_by_name(void **state) {
     (void)state;
-    refuse(with_call("torch._utils", "_rebuild_qtensor"), TENMAP_ERR_UNSUPPORTED,
-           "tensor \"a\"");
+    refuse(with_call("torch._utils", "_rebuild_qtensor"), TENMAP_ERR_UNSUPPORTED, "tensor \"a\"");
     refuse(with_call("torch._utils", "_rebuild_sparse_tensor"), TENMAP_ERR_UNSUPPORTED, "sparse");
     refuse(with_call("torch._utils", "_rebuild_meta_tensor_no_storage"), TENMAP_ERR_UNSUPPORTED,
            "meta");
@@ -423,6 +459,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_see_their_storages),
         cmocka_unit_test(the_model_is_under_a_known_key),
+        cmocka_unit_test(arguments_of_constructors_are_listed),
         cmocka_unit_test(modules_are_data),
         cmocka_unit_test(plain_values_are_metadata),
         cmocka_unit_test(tensors_stay_in_their_storages),

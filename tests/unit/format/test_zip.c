@@ -124,8 +124,8 @@ static void entries_lie_inside_the_archive(void **state) {
 
 static void records_of_64_bits_tell_the_truth(void **state) {
     (void)state;
-    zip_settings lie = {.zip64 = true, .zip64_count = 1}, huge = {.zip64 = true,
-                                                                 .zip64_count = UINT64_MAX / 2};
+    zip_settings lie = {.zip64 = true, .zip64_count = 1},
+                 huge = {.zip64 = true, .zip64_count = UINT64_MAX / 2};
     zip_file plain = PICKLE_FILE, missing = plain;
     ZIP_FAILS(&lie, FORMAT, "directory", plain);
     ZIP_FAILS(&huge, FORMAT, "directory", plain);
@@ -144,9 +144,9 @@ static void bytes_before_the_archive_are_refused(void **state) {
 
 static void a_comment_is_no_second_end(void **state) {
     (void)state;
-    static const char end[] = "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; /* with its NUL: 22 bytes */
-    zip_settings comment = {.comment = end, .comment_len = sizeof end},
-                 more = {.more_entries = 1};
+    static const char end[] =
+        "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; /* with its NUL: 22 bytes */
+    zip_settings comment = {.comment = end, .comment_len = sizeof end}, more = {.more_entries = 1};
     ZIP_FAILS(&comment, FORMAT, "two places look like the end", PICKLE_FILE);
     ZIP_FAILS(&more, FORMAT, "", PICKLE_FILE);
 }
