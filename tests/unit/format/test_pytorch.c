@@ -337,6 +337,105 @@ static void what_is_no_plain_tensor_is_refused_by_name(void **state) {
     free(file.at);
 }
 
+/* The arguments of _rebuild_tensor_v2 for a vector of 24, but for what follows the storage. */
+static void put_arguments(torch_bytes *p, const char *after_storage, size_t size) {
+    pickle_tensor t = {.key = "0", .elements = 24};
+    TORCH_LITERAL(p, "(");
+    pickle_storage(p, &t);
+    torch_put(p, after_storage, size);
+    TORCH_LITERAL(p, "t");
+}
+
+#define PUT_ARGUMENTS(p, after_storage) put_arguments(p, after_storage, sizeof(after_storage) - 1)
+#define AS_VECTOR "K\0K\x18\x85K\1\x85\x89N" /* offset, shape, strides, requires_grad, hooks */
+
+/* {"a": a tensor of a subclass, which is rebuilt by module.name} */
+static bytes of_subclass(const char *module, const char *name) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_global(&p, "torch._tensor", "_rebuild_from_type_v2");
+    TORCH_LITERAL(&p, "(");
+    pickle_global(&p, module, name);
+    pickle_global(&p, "torch", "Tensor");
+    PUT_ARGUMENTS(&p, AS_VECTOR);
+    TORCH_LITERAL(&p, "}tRs");
+    return finish(&p, 1);
+}
+
+static void the_tensor_inside_a_subclass_is_listed(void **state) {
+    (void)state;
+    bytes file = of_subclass("torch._utils", "_rebuild_tensor_v2");
+    check_names(file, 0, "a");
+    free(file.at);
+    refuse(of_subclass("os", "system"), TENMAP_ERR_UNSUPPORTED, "made by code, which is not run");
+    refuse(of_subclass("collections", "OrderedDict"), TENMAP_ERR_FORMAT, "is another value");
+    refuse(with_call("torch._tensor", "_rebuild_from_type_v2"), TENMAP_ERR_FORMAT,
+           "a tensor of a subclass has no tensor");
+}
+
+static void parameters_of_parameters_end(void **state) {
+    enum { TOO_MANY = 9 };
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    for (int i = 0; i < TOO_MANY; i++) {
+        pickle_global(&p, "torch._utils", "_rebuild_parameter");
+        TORCH_LITERAL(&p, "(");
+    }
+    pickle_vector(&p, "0", 24);
+    for (int i = 0; i < TOO_MANY; i++)
+        TORCH_LITERAL(&p, "\x89NtR");
+    TORCH_LITERAL(&p, "s");
+    refuse(finish(&p, 1), TENMAP_ERR_LIMIT, "more than 8 times");
+}
+
+/* {"a": a tensor with these arguments} */
+static bytes with_arguments(const char *after_storage, size_t size) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_global(&p, "torch._utils", "_rebuild_tensor_v2");
+    put_arguments(&p, after_storage, size);
+    TORCH_LITERAL(&p, "Rs");
+    return finish(&p, 1);
+}
+
+#define WITH_ARGUMENTS(after_storage) with_arguments(after_storage, sizeof(after_storage) - 1)
+
+static void values_that_torch_changes_are_refused(void **state) {
+    (void)state;
+    bytes file = WITH_ARGUMENTS(AS_VECTOR "}"); /* nothing is changed */
+    check_names(file, 0, "a");
+    free(file.at);
+    file = WITH_ARGUMENTS(AS_VECTOR "}X\4\0\0\0conj\x89s");
+    check_names(file, 0, "a");
+    free(file.at);
+    refuse(WITH_ARGUMENTS(AS_VECTOR "}X\4\0\0\0conj\x88s"), TENMAP_ERR_UNSUPPORTED, "conjugates");
+    refuse(WITH_ARGUMENTS(AS_VECTOR "}X\3\0\0\0neg]s"), TENMAP_ERR_UNSUPPORTED, "negates");
+    refuse(WITH_ARGUMENTS(AS_VECTOR "]"), TENMAP_ERR_UNSUPPORTED, "negates");
+}
+
+static void ranks_have_a_bound(void **state) {
+    enum { TOO_MANY = 65 };
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    bytes file = WITH_ARGUMENTS("K\0))"); /* the empty tuple as one opcode: a scalar */
+    check_names(file, 0, "a");
+    free(file.at);
+    TORCH_LITERAL(&p, "K\0");
+    for (int list = 0; list < 2; list++) {
+        TORCH_LITERAL(&p, "(");
+        for (int i = 0; i < TOO_MANY; i++)
+            TORCH_LITERAL(&p, "K\1");
+        TORCH_LITERAL(&p, "t");
+    }
+    refuse(with_arguments((const char *)p.out.at, p.out.size), TENMAP_ERR_LIMIT,
+           "more than 64 dimensions");
+    free(p.out.at);
+}
+
 static void count_code(void *ctx, const tenmap_finding *f) {
     uint64_t *offset = ctx;
     if (f->code == TENMAP_FOUND_CODE) {
@@ -465,6 +564,10 @@ int main(void) {
         cmocka_unit_test(tensors_stay_in_their_storages),
         cmocka_unit_test(other_dtypes_are_named),
         cmocka_unit_test(what_is_no_plain_tensor_is_refused_by_name),
+        cmocka_unit_test(the_tensor_inside_a_subclass_is_listed),
+        cmocka_unit_test(parameters_of_parameters_end),
+        cmocka_unit_test(values_that_torch_changes_are_refused),
+        cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(a_name_belongs_to_one_tensor),
         cmocka_unit_test(a_storage_has_one_type),
