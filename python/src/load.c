@@ -50,12 +50,14 @@ static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
  */
 static int add_selection(tpy_requests *job, tpy_tensor *tensor, Py_ssize_t i) {
     tenmap_request request = {.tensor = tensor->tensor, .as = job->as[i]};
-    size_t bytes, bits = tenmap_dtype_bits(job->as[i]);
+    tenmap_dtype dtype = job->as[i] == TENMAP_AS_STORED ? tpy_dtype(tensor) : job->as[i];
+    size_t bytes, bits = tenmap_dtype_bits(dtype);
     job->corners[i] = tpy_box(tensor);
     if (job->corners[i] == NULL && PyErr_Occurred() != NULL)
         return -1;
     if (tensor->axes != NULL && job->corners[i] == NULL) {
-        if (tpy_packed_bytes(bits < 8 ? TENMAP_U8 : job->as[i], tpy_count(tensor), &bytes) != 0)
+        if (tpy_packed_bytes(bits > 0 && bits < 8 ? TENMAP_U8 : dtype, tpy_count(tensor), &bytes) !=
+            0)
             return -1;
         if ((size_t)job->buffers[i].len < bytes) {
             PyErr_Format(PyExc_ValueError, "an array to fill has %zd bytes, and needs %zu",

@@ -14,7 +14,10 @@
 /* Below this size a copy is cheaper than a new mapping, which costs some microseconds. */
 #define MAP_FROM ((uint64_t)128 << 10)
 
-/* Of a tensor: in the mapping of this number, its bytes before `until` are taken. */
+/*
+ * Of tensors that share bytes, as those of PyTorch files may: in the mapping of this number, the
+ * bytes before the offset `until` in the file are taken.
+ */
 typedef struct taken_bytes {
     uint64_t mapping, until;
 } taken_bytes;
@@ -27,18 +30,32 @@ typedef struct shared_file {
 
 struct tpy_private {
     shared_file *files;
-    taken_bytes *tensors;
+    size_t *groups;     /* by tensor: the first one that it shares bytes with, or itself */
+    taken_bytes *taken; /* by group */
     size_t file_count;
 };
 
 void tpy_private_free(tpy_private *self) {
-    for (size_t i = 0; self != NULL && i < self->file_count; i++)
+    if (self == NULL)
+        return;
+    for (size_t i = 0; self->files != NULL && i < self->file_count; i++)
         tpy_drop(self->files[i].memory);
-    if (self != NULL) {
-        PyMem_Free(self->files);
-        PyMem_Free(self->tensors);
-    }
+    PyMem_Free(self->files);
+    PyMem_Free(self->groups);
+    PyMem_Free(self->taken);
     PyMem_Free(self);
+}
+
+/* Tensors are in the order of their bytes, so those that share some follow each other. */
+static void find_groups(const tenmap_model *model, size_t *groups) {
+    uint64_t end = 0;
+    const tenmap_tensor *before = NULL, *t;
+    for (size_t i = 0; (t = tenmap_at(model, i)) != NULL; before = t, i++) {
+        int alone = before == NULL || t->shard != before->shard || t->file_offset >= end;
+        uint64_t own_end = t->file_offset + t->nbytes;
+        groups[i] = alone ? i : groups[i - 1];
+        end = alone || own_end > end ? own_end : end;
+    }
 }
 
 /* The handle's own; NULL with a MemoryError on failure. */
@@ -49,13 +66,15 @@ static tpy_private *private_of(tpy_handle *handle) {
     if (made != NULL) {
         made->file_count = tenmap_shard_count(handle->model);
         made->files = PyMem_Calloc(made->file_count + 1, sizeof *made->files);
-        made->tensors = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->tensors);
+        made->groups = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->groups);
+        made->taken = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->taken);
     }
-    if (made == NULL || made->files == NULL || made->tensors == NULL) {
+    if (made == NULL || made->files == NULL || made->groups == NULL || made->taken == NULL) {
         tpy_private_free(made);
         PyErr_NoMemory();
         return NULL;
     }
+    find_groups(handle->model, made->groups);
     handle->shared = made;
     return made;
 }
@@ -87,16 +106,19 @@ static int check_size(int fd, uint64_t end) {
 }
 #endif
 
-/* Gives a file a new mapping; 0 if it has one now. */
-static int map_again(tpy_handle *handle, const tenmap_shard *shard, shared_file *file) {
+/*
+ * Gives a file a new mapping; 0 if it has one now. The caller drops *before when it has
+ * noted which bytes it takes: unmapping lets other threads run, which may ask for the same bytes.
+ */
+static int map_again(tpy_handle *handle, const tenmap_shard *shard, shared_file *file,
+                     tpy_memory **before) {
     tpy_memory *made =
         tpy_memory_private(handle->state, shard->fd, shard->offset, (size_t)shard->size);
     if (made == NULL)
         return -1;
-    tpy_memory *before = file->memory;
+    *before = file->memory;
     file->memory = made;
     file->mapping++;
-    tpy_drop(before);
     return 0;
 }
 
@@ -113,16 +135,19 @@ tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t byte
     if (shared == NULL)
         return NULL;
     shared_file *file = &shared->files[tensor->shard];
-    taken_bytes *taken = &shared->tensors[number];
-    int again = file->memory != NULL && taken->mapping == file->mapping && low < taken->until;
+    taken_bytes *taken = &shared->taken[shared->groups[number]];
+    tpy_memory *before = NULL;
+    uint64_t begin = tensor->file_offset + low;
+    int again = file->memory != NULL && taken->mapping == file->mapping && begin < taken->until;
     if (again && may_copy && bytes < MAP_FROM)
         return NULL;
-    if ((again || file->memory == NULL) && map_again(handle, shard, file) != 0)
+    if ((again || file->memory == NULL) && map_again(handle, shard, file, &before) != 0)
         return NULL;
     taken->mapping = file->mapping;
-    taken->until = low + bytes;
+    taken->until = begin + bytes;
     PyObject *mapping = Py_NewRef((PyObject *)file->memory); /* others may map again meanwhile */
-    const char *data = ((tpy_memory *)mapping)->data + (tensor->file_offset - shard->offset) + low;
+    tpy_drop(before);
+    const char *data = ((tpy_memory *)mapping)->data + (begin - shard->offset);
     tpy_memory *view = tpy_memory_view(handle->state, data, (size_t)bytes, mapping);
     Py_DECREF(mapping);
     if (view != NULL)

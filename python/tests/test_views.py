@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import weakref
+import zipfile
 
 import numpy
 import pytest
@@ -160,6 +161,29 @@ def test_a_model_of_many_tensors_has_one_writable_mapping(tmp_path):
     del model, arrays, again, rows, array
     gc.collect()
     assert not list(_mappings(path))
+
+
+def _shared_checkpoint(path, elements):
+    """A PyTorch file whose tensors "a" and "b" are the same storage of floats."""
+    text = lambda s: b"X" + len(s).to_bytes(4, "little") + s.encode()  # noqa: E731
+    count = b"J" + elements.to_bytes(4, "little")
+    storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + count + b"tQ"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\0" + count + b"\x85K\1\x85\x89NtR"
+    pickle = b"\x80\2}(" + text("a") + tensor + text("b") + tensor + b"u."
+    with zipfile.ZipFile(path, "w") as archive:
+        data = zipfile.ZipInfo("m/data/0")
+        data.extra = b"FB\x16\0" + bytes(22)  # the data begins at byte 64
+        archive.writestr(data, bytes(4 * elements))
+        archive.writestr("m/data.pkl", pickle)
+        archive.writestr("m/byteorder", "little")
+
+
+def test_writable_views_of_one_storage_share_no_byte(tmp_path):
+    _shared_checkpoint(tmp_path / "tied.pt", 1 << 16)
+    model = tenmap.open(tmp_path / "tied.pt")
+    a, b = (model[name].numpy(writable=True) for name in "ab")
+    a += 1
+    assert b.sum() == 0 and a.sum() == 1 << 16 and model["a"].numpy().sum() == 0
 
 
 @needs("torch")

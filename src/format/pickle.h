@@ -32,9 +32,10 @@ enum {
 
 enum {
     TMI_MARK_CALLED = 0x100,  /* an object by a call; a global that is called */
-    TMI_MARK_SEEN = 0x200,    /* these three are for walks over the graph */
+    TMI_MARK_SEEN = 0x200,    /* this and all below are for walks over the graph */
     TMI_MARK_HOLDS = 0x400,   /* it holds tensors */
     TMI_MARK_ON_PATH = 0x800, /* the walk is inside of it */
+    TMI_MARK_SEEN_AS_PAIRS = 0x1000,
     TMI_KIND_MASK = 0xff
 };
 

@@ -43,6 +43,7 @@ static bool make_room(tmi_pickle *p, tmi_words *a, size_t more) {
     size_t extra = a->capacity < spare ? a->capacity / 2 : spare / 2;
     extra = extra > FIRST_WORDS ? extra : FIRST_WORDS;
     extra = extra < spare ? extra : spare;
+    extra = extra < MOST_PLACES - a->capacity ? extra : MOST_PLACES - a->capacity;
     extra = extra > need - a->capacity ? extra : need - a->capacity;
     if (extra > SIZE_MAX / sizeof(uint32_t) - a->capacity)
         return stop_pickle(p, TENMAP_ERR_MEMORY, "out of memory");
@@ -428,13 +429,19 @@ static bool do_persistent(tmi_pickle *p, const pickle_step *step) {
     return pickle_push(p, ref);
 }
 
-/* REDUCE, NEWOBJ and NEWOBJ_EX; the detail says whether a function is called. */
+/*
+ * REDUCE, NEWOBJ and NEWOBJ_EX; the detail says whether a function is called. Arguments by keyword
+ * count as an item of the object, so that no tensor in them is left out.
+ */
 static bool do_call(tmi_pickle *p, const pickle_step *step) {
-    tmi_ref callable, args, keywords;
+    tmi_ref callable, args, keywords = TMI_NO_REF;
     if (step->opcode == 0x92 && !pickle_pop(p, &keywords))
         return false;
-    return pickle_pop(p, &args) && pickle_pop(p, &callable) &&
-           make_object(p, callable, args, step->detail);
+    if (!pickle_pop(p, &args) || !pickle_pop(p, &callable) ||
+        !make_object(p, callable, args, step->detail))
+        return false;
+    return !tmi_is_node(keywords) ||
+           (pickle_push(p, keywords) && add_pickle_items(p, TMI_PICKLE_LIST, p->stack.used - 1));
 }
 
 /* INST and OBJ: a class, and the arguments above the mark. */

@@ -97,7 +97,8 @@ static tenmap_status find_pickle(tmi_header_reader *reader, const tmi_zip *zip,
     *pickle = NULL;
     for (size_t i = 0; i < zip->count; i++) {
         const tmi_zip_entry *entry = zip_entry(zip, i);
-        if (entry->name_len <= len || memcmp(entry->name + entry->name_len - len, ending, len) ||
+        if (entry->name_len <= len ||
+            memcmp(entry->name + entry->name_len - len, ending, len) != 0 ||
             memchr(entry->name, '/', entry->name_len - len))
             continue;
         if (*pickle)

@@ -55,15 +55,28 @@ bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref) {
            tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE])->which >= TMI_GLOBAL_TENSOR;
 }
 
+/* Whether a call of an unknown function is torch.storage._load_from_bytes: a storage as a pickle. */
+static bool loads_bytes(const tmi_pickle *p, tmi_ref call) {
+    static const char load[] = "_load_from_bytes";
+    tmi_ref callable = tmi_node(p, call)[TMI_WORD_CALLABLE];
+    tmi_atom module, name;
+    if (!tmi_is_kind(p, callable, TMI_PICKLE_GLOBAL))
+        return false;
+    tmi_global_text(p, callable, &module, &name);
+    return name.len == sizeof load - 1 && memcmp(name.text, load, name.len) == 0;
+}
+
 bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref) {
     const tmi_pickle *p = &t->pickle;
     if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
         return false;
     const uint32_t *node = tmi_node(p, ref);
+    if (!(node[TMI_WORD_KIND] & TMI_MARK_CALLED) ||
+        tmi_object_global(p, ref)->which != TMI_GLOBAL_UNKNOWN)
+        return false;
     tmi_ref args = node[TMI_WORD_ARGS];
-    return node[TMI_WORD_KIND] & TMI_MARK_CALLED && tmi_is_node(args) &&
-           tmi_node(p, args)[TMI_WORD_KIND] & TMI_MARK_HOLDS &&
-           tmi_object_global(p, ref)->which == TMI_GLOBAL_UNKNOWN;
+    return loads_bytes(p, ref) ||
+           (tmi_is_node(args) && tmi_node(p, args)[TMI_WORD_KIND] & TMI_MARK_HOLDS);
 }
 
 static tenmap_status fail_walk(torch_walk *w, tenmap_status status, tmi_ref at, const char *why) {
@@ -81,7 +94,7 @@ static void enter_value(torch_walk *w, tmi_ref ref, unsigned mode, size_t path_u
         (torch_frame){tmi_pickle_cursor_at(&w->t->pickle, ref, mode), path_used, false};
 }
 
-/* Which values hold tensors. Each value is entered once. */
+/* Which values hold tensors. Each value is entered once, and once more if it also lists pairs. */
 
 static void leave_holder(torch_walk *w) {
     const torch_frame *frame = &w->frames[--w->depth];
@@ -103,7 +116,8 @@ static tenmap_status find_holders(torch_walk *w, tmi_ref root) {
             leave_holder(w);
             continue;
         }
-        if (tmi_torch_is_tensor(w->t, item.value)) {
+        if (tmi_torch_is_tensor(w->t, item.value) ||
+            tmi_torch_is_made_by_code(w->t, item.value)) { /* so far: by _load_from_bytes */
             frame->holds = true;
             continue;
         }
@@ -111,12 +125,13 @@ static tenmap_status find_holders(torch_walk *w, tmi_ref root) {
             continue;
         uint32_t *kind = &tmi_node(p, item.value)[TMI_WORD_KIND];
         frame->holds = frame->holds || *kind & TMI_MARK_HOLDS;
-        if (*kind & TMI_MARK_SEEN)
+        uint32_t seen = item.mode == TMI_WALK_PAIRS ? TMI_MARK_SEEN_AS_PAIRS : TMI_MARK_SEEN;
+        if (*kind & seen)
             continue;
         if (w->depth > MOST_NESTED)
             return fail_walk(w, TENMAP_ERR_LIMIT, item.value,
                              "values are nested more than 1,000 deep");
-        *kind |= TMI_MARK_SEEN;
+        *kind |= seen;
         enter_value(w, item.value, item.mode, 0);
     }
     return TENMAP_OK;
@@ -136,6 +151,8 @@ static const char too_many_names[] =
 
 /* Makes room for more bytes in the path. */
 static bool extend_path(torch_walk *w, size_t more) {
+    if (more > SIZE_MAX / 2 - w->path_used)
+        return false;
     size_t need = w->path_used + more;
     if (need <= w->path_capacity)
         return true;
@@ -184,7 +201,7 @@ static tenmap_status extend_name(torch_walk *w, const tmi_pickle_item *item) {
     if (item->key != TMI_NO_REF && !tmi_is_node(item->key))
         key = tmi_atom_of(p, item->key);
     uint64_t room = key.kind == TMI_ATOM_TEXT ? 2 * (uint64_t)key.len : 0;
-    if (!spend(&w->steps, room) || room > w->bytes)
+    if (!spend(&w->steps, room) || room > w->bytes || w->path_used > w->bytes - room)
         return fail_walk(w, TENMAP_ERR_LIMIT, item->key, too_many_names);
     if (!extend_path(w, 1 + (size_t)room + NUMBER_ROOM))
         return tmi_fail_memory(w->t->error, room, "the names");

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_WRAPPED = 8, MOST_RANK = 64, LONGEST_KEY = 255 };
+enum { MOST_WRAPPED = 8, MOST_RANK = 64, LONGEST_KEY = 255, KEY_ROOM = 2 * LONGEST_KEY };
 
 static bool no_tensor(tmi_torch_problem *problem, tenmap_status status, uint32_t code,
                       const char *format, ...) TMI_PRINTF(4, 5);
@@ -84,7 +84,7 @@ static tmi_torch_storage *find_storage(tmi_torch *t, tmi_ref key, char *shown, s
     tmi_atom atom = tmi_atom_of(&t->pickle, key);
     if (atom.kind != TMI_ATOM_TEXT || atom.len > LONGEST_KEY)
         return NULL;
-    *len = tmi_atom_text(&atom, shown, LONGEST_KEY);
+    *len = tmi_atom_text(&atom, shown, KEY_ROOM);
     if (*len == SIZE_MAX) {
         *len = 0;
         return NULL;
@@ -98,7 +98,7 @@ static bool describe_storage(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
                              tmi_torch_problem *problem) {
     enum { TYPE = 1, KEY = 2, ELEMENTS = 4, VIEW = 5 };
     const tmi_pickle *p = &t->pickle;
-    char key[LONGEST_KEY + 1];
+    char key[KEY_ROOM];
     size_t len;
     uint64_t elements, bytes;
     if (!tmi_torch_is_tensor(t, ref) || !tmi_is_kind(p, ref, TMI_PICKLE_PERSISTENT))
@@ -169,6 +169,7 @@ static bool find_call(const tmi_torch *t, tmi_ref ref, torch_call *call,
                       tmi_torch_problem *problem) {
     enum { OF = 0, ARGS = 2 };
     const tmi_pickle *p = &t->pickle;
+    *call = (torch_call){tmi_pickle_global_of(p, TMI_NO_REF), TMI_NO_REF};
     if (!call_at(t, ref, call, problem))
         return false;
     for (unsigned i = 0; i < MOST_WRAPPED; i++) {

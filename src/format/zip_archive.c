@@ -245,6 +245,7 @@ static const unsigned char *find_extra64(const unsigned char *extra, size_t byte
         }
         at += 4 + size;
     }
+    *good = *good && at == bytes;
     return found;
 }
 

@@ -204,6 +204,76 @@ static void arguments_of_constructors_are_listed(void **state) {
     free(file.at);
 }
 
+/* What a list of pairs makes of its pairs does not hide them where it is a list. */
+static void a_list_of_pairs_is_also_a_list(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    pickle_text(&p, "x");
+    pickle_global(&p, "collections", "OrderedDict");
+    TORCH_LITERAL(&p, "(](");
+    pickle_text(&p, "t");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "\x86"
+                      "eq\5tR");
+    pickle_text(&p, "state_dict");
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "y");
+    TORCH_LITERAL(&p, "h\5su");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "y.0.1");
+    check_names(file, TENMAP_OPEN_BRANCHES, "x.t,state_dict.y.0.1");
+    free(file.at);
+}
+
+static void arguments_by_keyword_are_listed(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "\x80\4}");
+    pickle_text(&p, "a");
+    pickle_global(&p, "my", "Class");
+    TORCH_LITERAL(&p, ")}");
+    pickle_text(&p, "weight");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "s\x92s");
+    bytes file = finish(&p, 1);
+    check_names(file, 0, "a.0.weight");
+    free(file.at);
+}
+
+/* torch would unpickle these bytes in turn; nothing else tells what they hold. */
+static void storages_pickled_as_bytes_are_refused(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "\x80\4}");
+    pickle_text(&p, "a");
+    pickle_global(&p, "torch.storage", "_load_from_bytes");
+    TORCH_LITERAL(&p, "C\3abc\x85Rs");
+    refuse(finish(&p, 1), TENMAP_ERR_UNSUPPORTED, "_load_from_bytes");
+}
+
+/* The same key over and over makes a long path, but no more than 8 times the pickle. */
+static void long_paths_are_bounded(void **state) {
+    enum { KEY = 60000, LEVELS = 40 };
+    torch_bytes p = {{NULL, 0}, 0};
+    char *key = malloc(KEY + 1);
+    (void)state;
+    assert_non_null(key);
+    memset(key, 'k', KEY);
+    key[KEY] = '\0';
+    TORCH_LITERAL(&p, "\x80\4");
+    pickle_text(&p, key);
+    TORCH_LITERAL(&p, "q\0"
+                      "0");
+    for (int i = 0; i < LEVELS; i++)
+        TORCH_LITERAL(&p, "}h\0");
+    pickle_vector(&p, "0", 24);
+    for (int i = 0; i < LEVELS; i++)
+        TORCH_LITERAL(&p, "s");
+    free(key);
+    refuse(finish(&p, 1), TENMAP_ERR_LIMIT, "8 times");
+}
+
 /* An object of an unknown class is inert: its attributes are looked at, it is never made. */
 static void modules_are_data(void **state) {
     torch_bytes p = {{NULL, 0}, 0};
@@ -559,6 +629,10 @@ int main(void) {
         cmocka_unit_test(tensors_see_their_storages),
         cmocka_unit_test(the_model_is_under_a_known_key),
         cmocka_unit_test(arguments_of_constructors_are_listed),
+        cmocka_unit_test(a_list_of_pairs_is_also_a_list),
+        cmocka_unit_test(arguments_by_keyword_are_listed),
+        cmocka_unit_test(storages_pickled_as_bytes_are_refused),
+        cmocka_unit_test(long_paths_are_bounded),
         cmocka_unit_test(modules_are_data),
         cmocka_unit_test(plain_values_are_metadata),
         cmocka_unit_test(tensors_stay_in_their_storages),
