@@ -55,7 +55,7 @@ bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref) {
            tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE])->which >= TMI_GLOBAL_TENSOR;
 }
 
-/* Whether a call of an unknown function is torch.storage._load_from_bytes: a storage as a pickle. */
+/* Whether a call of an unknown function is torch.storage._load_from_bytes: a pickled storage. */
 static bool loads_bytes(const tmi_pickle *p, tmi_ref call) {
     static const char load[] = "_load_from_bytes";
     tmi_ref callable = tmi_node(p, call)[TMI_WORD_CALLABLE];
