@@ -1,4 +1,4 @@
-"""Model weights in the SafeTensors format, memory-mapped.
+"""Model weights in SafeTensors, GGUF and PyTorch files, memory-mapped.
 
     import tenmap
 
@@ -39,7 +39,7 @@ _IN_COMMAND = {
 
 
 def __getattr__(name):
-    """Imports what few programs use when it is first used."""
+    """Imports rarely used modules on first use."""
     if name == "safetensors":
         import importlib
 

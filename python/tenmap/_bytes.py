@@ -1,4 +1,4 @@
-"""A file as bytes, and models of files that are named one by one."""
+"""A file as bytes, and models from a list of files."""
 
 import os
 
@@ -38,7 +38,7 @@ def _nbytes(source):
 
 
 def open_shards(paths, open_one):
-    """One model of these files, in this order: open_one opens a folder of links to them."""
+    """Opens these files, in this order, as one model: open_one opens a folder of links to them."""
     paths = [os.path.abspath(os.fsdecode(path)) for path in paths]
     if not paths:
         raise ValueError("a list of no files has no model")

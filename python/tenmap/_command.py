@@ -1,5 +1,5 @@
-"""What the command-line tool answers, as dataclasses. Each function runs the wheel's own command with
---json: there is no second implementation."""
+"""The output of the command-line tool as dataclasses. Each function runs the wheel's own command
+with --json, so there is no second implementation."""
 
 import dataclasses
 import json
@@ -11,14 +11,14 @@ from ._model import Model
 
 
 def _known(kind, found):
-    """A dataclass from a JSON object; keys that it does not have are in `json`."""
+    """A dataclass from a JSON object; keys without a field are in `json`."""
     fields = {field.name for field in dataclasses.fields(kind)} - {"json"}
     return kind(**{key: value for key, value in found.items() if key in fields}, json=found)
 
 
 @dataclasses.dataclass
 class TensorDiff:
-    """How the values of a tensor differ: how many, and by how much at most and on average."""
+    """How the values of a tensor differ: number, maximum and mean of the differences."""
 
     name: str
     count: int
@@ -106,7 +106,7 @@ def _fail(status, message):
 
 
 def _path(model):
-    """What the command opens: a path, or that of an open Model."""
+    """The path that the command opens: a path as it is, or that of an open Model."""
     if isinstance(model, Model):
         if model.path is None:
             raise TypeError("the command reads files: this model was opened from memory or a file object")
@@ -147,7 +147,7 @@ def hash(model, what="files", *, options=()):
     """Hashes a model.
 
     what      "files": the SHA-256 of each file, as a list of FileHash. "model": one fingerprint of
-              all tensors, whatever their order and shards, as a ModelHash. "tensors": with one of
+              all tensors, whatever their order and shards, as a ModelHash. "tensors": also one of
               each tensor
     options   more options of `tenmap hash`
     """
@@ -162,7 +162,7 @@ def hash(model, what="files", *, options=()):
 
 
 def quantize_model(model, output, scheme, *, keep=(), force=False, options=()):
-    """Writes a model quantized: "fp8-block", "fp8-channel", "int8-channel" or "mxfp4". Returns a
+    """Quantizes a model: "fp8-block", "fp8-channel", "int8-channel" or "mxfp4". Returns a
     Written, which says what was lost.
 
     keep      patterns of names to leave as they are

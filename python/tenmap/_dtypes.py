@@ -50,8 +50,8 @@ _numpy_dtypes = {}
 
 
 def numpy_dtype(name):
-    """numpy's dtype, or ml_dtypes' if numpy has none. Raises ImportError or TypeError that say what
-    to do."""
+    """numpy's dtype, or ml_dtypes' if numpy has none. Raises ImportError or TypeError, which says
+    what to do."""
     found = _numpy_dtypes.get(name)
     if found is not None:
         return found

@@ -1,9 +1,9 @@
-"""Loading over a process group of torch.distributed: each byte of the files is read by one rank, and
-sent to the ranks that want it.
+"""Loading over a process group of torch.distributed: one rank reads each byte of the files and
+sends it to the ranks that want it.
 
 mpi/ has the plan, the schedule and the delivery (group.c compiles them). This file sends their
 messages. They are in the host's memory, so they go over gloo: over the group itself if it has gloo
-for the CPU, else over a gloo group of the same ranks, which is made once.
+for the CPU, otherwise over a gloo group of the same ranks, which is made once.
 """
 
 import os
@@ -17,7 +17,7 @@ _sides = {}  # gloo groups that stand for groups of another backend
 
 
 def _gloo(group):
-    """The group, or one of the same ranks that sends the host's memory."""
+    """The group itself, or a group of the same ranks that can send the host's memory."""
     import torch
     import torch.distributed as dist
 
@@ -110,7 +110,7 @@ class Engine:
         return self._queue("collective", self.dist.all_reduce(tensor, op, self.group, async_op=True), tensor)
 
     def close(self):
-        """Ends the threads, after what they still wait for."""
+        """Ends the threads after their pending works."""
         for works in self.queues.values():
             works.put((None, None, None))
 

@@ -20,7 +20,7 @@ def _row(kind, *cells):
 
 
 def model_html(model):
-    """A model as HTML: what it is, and its tensors, where those that differ only in numbers are one
+    """A model as HTML: a description, and its tensors. Names that differ only in numbers share one
     row."""
     what = escape(shown(model.path)) if model.path is not None else "from memory or a file object"
     if model.closed:

@@ -94,14 +94,14 @@ def load_into(module, source, *, dtype=None, group=None, plan=None, names=None, 
 
     source    what tenmap.open takes, or an open Model. Quantized weights and GGUF's blocks become
               their values; open the model yourself if they should stay as they are
-    dtype     of floating-point parameters, or a mapping of names and patterns to dtypes; None: that
-              which each has in the module. Parameters of another dtype, and those on the meta device,
-              are replaced
+    dtype     of floating-point parameters, or a mapping of names and patterns to dtypes; None: the
+              dtype that each has in the module. Parameters of another dtype, and those on the meta
+              device, are replaced
     group     a process group of torch.distributed, as in Model.load
     plan      slices of the model's tensors, as from shard_plan, for modules that hold a rank's part
     names     the name in the model of each name in the module: a mapping or a function
-    strict    raise RuntimeError if a name is only in the module, or only in the model. Shapes that
-              differ always raise it. Nothing is loaded then
+    strict    raise RuntimeError if a name is only in the module or only in the model. Shapes that
+              differ always raise it. If it is raised, nothing is loaded
     threads, progress   as in Model.load
 
     Returns IncompatibleKeys.

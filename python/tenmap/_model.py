@@ -24,7 +24,7 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
          max_header_bytes=0, offset=0, length=0):  # fmt: skip
     """Opens a model and returns a Model, a mapping of names to Tensors. Reads only the header.
 
-    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); a list
+    path        a .safetensors, GGUF or PyTorch file, an index or a folder (str or PathLike); a list
                 of .safetensors files, which are one model; an address: hf://ORG/NAME[/FILE],
                 https://..., s3://BUCKET/..., or one of fsspec's; the bytes of a file; or a file
                 object, which is read through seek() and read()
@@ -112,7 +112,7 @@ def _short_list(items, most=6):
 
 
 def _log(text, *arguments):
-    """To the logger "tenmap", at level DEBUG, if the program uses logging at all."""
+    """Logs to "tenmap" at level DEBUG if the program has imported logging."""
     logging = sys.modules.get("logging")
     if logging is not None:
         logging.getLogger("tenmap").debug(text, *arguments)
@@ -210,9 +210,9 @@ class Model(_core.Model):
         framework  "numpy" or "torch": the kind of arrays; None: numpy, with a device torch
         device     where torch's tensors go after they were loaded
         direct     bypass the page cache and leave its contents alone
-        group      a process group of torch.distributed, all ranks of which make this call, each with
-                   its own names and slices: each byte of the files is read by one of them, and sent
-                   to those that want it. If one fails, all raise
+        group      a process group of torch.distributed. All its ranks make this call, each with
+                   its own names and slices. One rank reads each byte of the files and sends it
+                   to the ranks that want it. If one fails, all raise
         """
         result = {}
         arguments = (names, dtype, out, framework or ("numpy" if device is None else "torch"), device)

@@ -21,8 +21,8 @@ def select(names, patterns):
 
 
 def close_matches(name, names):
-    """At most three of the names that are almost `name`. Takes milliseconds, whatever the number
-    of names: only those of about its length that begin or end alike are compared."""
+    """At most three names that are almost `name`. Takes milliseconds for any number of names,
+    because it compares only names of about the same length that begin or end alike."""
     import difflib
 
     near = [other for other in names if abs(len(other) - len(name)) <= max(4, len(name) // 3)]
@@ -69,8 +69,8 @@ def shown(name):
 
 
 def fold(rows):
-    """Rows (name, dtype, shape, bytes) of which those that differ only in numbers become one: a
-    list of (name with ranges of numbers, dtype, shape, count, bytes), in natural order."""
+    """Joins rows (name, dtype, shape, bytes) whose names differ only in numbers. Returns a list of
+    (name with ranges of numbers, dtype, shape, count, bytes), in natural order."""
     groups = {}
     for name, dtype, shape, size in rows:
         parts = _NUMBER.split(name)

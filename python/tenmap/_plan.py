@@ -1,4 +1,4 @@
-"""Plans: which part of each tensor a load takes, and which dtype it becomes."""
+"""Plans: which part of each tensor a load takes, and to which dtype it converts it."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ def dtype_for(dtype, name):
 
 
 def read_alone(tensor, kind, framework):
-    """An array of elements of 4 or 6 bits, which are unpacked as they are read."""
+    """An array of elements of 4 or 6 bits; reading unpacks them."""
     if framework == "numpy":
         return tensor.numpy(kind, writable=True)
     return tensor.torch(kind)
@@ -112,8 +112,8 @@ def shard_plan(model, plan, rank, world):
            pattern that matches counts. A tensor that none matches is not divided
     rank   0 to world - 1
 
-    An axis is divided as torch.chunk and DTensor do it: pieces of ceil(extent / world), of which
-    the last ones are smaller or empty if it does not divide.
+    An axis is divided as by torch.chunk and DTensor: into pieces of ceil(extent / world). If world
+    does not divide the extent, the last pieces are smaller or empty.
 
     Raises KeyError if a pattern with an axis matches no tensor, and ValueError for axes that a
     tensor does not have and for styles that are no cut along one axis.

@@ -1,4 +1,4 @@
-"""Models at addresses: by the extension itself, through libcurl, or else by fsspec."""
+"""Models at addresses: the extension opens them through libcurl, or fsspec does."""
 
 import re
 
@@ -21,7 +21,7 @@ def opened_by_core(path):
 
 
 def file_of(path):
-    """The file at an address as a file object of fsspec, where the extension cannot open it."""
+    """The file at an address as a file object of fsspec, if the extension cannot open it."""
     scheme = path.partition(":")[0].lower()
     try:
         import fsspec

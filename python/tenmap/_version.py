@@ -4,14 +4,14 @@ import os
 import re
 import sys
 
-IMPLEMENTED = "0.8.0"  # the last release whose names and results it has; 0.9.0rc1's are there too
+IMPLEMENTED = "0.8.0"  # the last release that it implements; it also has the names of 0.9.0rc1
 VARIABLE = "TENMAP_SAFETENSORS_VERSION"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]*")
 _MODULES = ("tenmap.safetensors", "tenmap.safetensors._safetensors_rust")
 
 
 def reported():
-    """The version that TENMAP_SAFETENSORS_VERSION sets, else the one that is implemented."""
+    """The version in TENMAP_SAFETENSORS_VERSION, or else the default."""
     given = os.environ.get(VARIABLE, "")
     return given if _VERSION.fullmatch(given) else IMPLEMENTED
 

@@ -167,7 +167,7 @@ def _shown(key):
 
 
 def _check_key(key, shape):
-    """Refuses indexes beyond the size, which callers of numpy slices rely on."""
+    """Refuses indexes beyond the size, because callers rely on that for numpy."""
     known = lambda index: isinstance(index, slice) or index is Ellipsis or hasattr(index, "__index__")  # noqa: E731
     for position, index in enumerate(key):
         if not known(index):

@@ -85,7 +85,7 @@ class Cuda:
         return event
 
     def wait(self, event):
-        """Waits on the host."""
+        """Blocks the host thread until the event has happened."""
         event.synchronize()
 
     def hand_out(self, data, event):
@@ -109,7 +109,7 @@ class _Span:
 
 
 def _rows(name, tensor, rows):
-    """The rows of a tensor that a plan's slice selects, which is checked as the reference does."""
+    """The rows that a plan's slice selects; the slice is checked as in the reference."""
     if not isinstance(rows, slice):
         raise SafetensorError(f"prefetch plan values must be None or a slice, got {type(rows)} for {name}")
     if tensor.ndim == 0:
@@ -259,7 +259,7 @@ class PrefetchLoader:
             raise SafetensorError(str(self._failure)) from self._failure
 
     def _deliver(self, span):
-        """Under the lock: the tensor of a ready span, which is then gone from here."""
+        """Under the lock: hands out the tensor of a ready span and forgets it."""
         data, event = span.data, span.event
         span.data = span.event = None
         span.state = "delivered"

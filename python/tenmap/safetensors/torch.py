@@ -179,7 +179,7 @@ def load_file(filename, device="cpu", *, backend="mmap"):
 
 
 def save_model(model, filename, metadata=None, force_contiguous=True):
-    """Saves a module. Of tensors that share memory one is stored, and the metadata lists the
+    """Saves a module. Of tensors that share memory, one is stored; the metadata lists the
     others."""
     tensors = model.state_dict()
     metadata = dict(metadata or {})
@@ -204,8 +204,8 @@ def _complaint(model, missing, unexpected):
 
 
 def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
-    """Loads what save_model saved into a module. Returns the missing names, a set, and the
-    unexpected ones, a list."""
+    """Loads what save_model saved into a module. Returns the missing names as a set and the
+    unexpected names as a list."""
     loaded = load_file(filename, device=device, backend=backend)
     shared = _remove_duplicate_names(model.state_dict(), preferred_names=loaded.keys())
     missing, unexpected = model.load_state_dict(loaded, strict=False)
