@@ -132,8 +132,8 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags) {
 }
 
 /*
- * Exports a tensor's elements. Tensors themselves are not buffers: torch.asarray would take that
- * for one dimension of bytes instead of asking for DLPack.
+ * Exports a tensor's elements. Tensors themselves are not buffers, because torch.asarray would read
+ * such a buffer as one dimension of bytes instead of asking for DLPack.
  */
 typedef struct exporter {
     PyObject_HEAD PyObject *tensor;

@@ -43,8 +43,8 @@ PyObject *tpy_fail_with(tpy_state *state, tenmap_status status, const char *mess
 void tpy_drop(void *object);
 PyTypeObject *tpy_add_type(PyObject *module, PyType_Spec *spec);
 /*
- * object.method(), or object.method(argument) if argument is not NULL, of which it takes ownership.
- * The method's name is interned: Python's cache of methods keeps every other string.
+ * object.method(), or object.method(argument) if argument is not NULL; it takes ownership of the
+ * argument. The method's name is interned: Python's cache of methods keeps every other string.
  */
 PyObject *tpy_call_method(PyObject *object, const char *method, PyObject *argument);
 void *tpy_new_object(PyTypeObject *type);
@@ -213,9 +213,9 @@ tenmap_dtype tpy_dtype(const tpy_tensor *self);
 /* The argument as a tensor; NULL with a TypeError if it is not one. */
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object);
 /*
- * Writable bytes [low, low + bytes) of a tensor, on a copy-on-write mapping of its file, which no
- * other view has. NULL with an exception on failure; NULL without one if the system cannot map
- * them, or if a copy may be made (may_copy) and is cheaper.
+ * Writable bytes [low, low + bytes) of a tensor, on a copy-on-write mapping of its file. No other
+ * view has these bytes. NULL with an exception on failure; NULL without one if the system cannot
+ * map them, or if a copy may be made (may_copy) and is cheaper.
  */
 tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t bytes, int may_copy);
 
@@ -224,8 +224,8 @@ tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t byte
 tpy_axis *tpy_select(const tpy_tensor *self, PyObject *key);
 tpy_axis tpy_axis_of(const tpy_tensor *self, uint32_t dimension);
 /*
- * What is selected as a block, allocated with PyMem_Malloc: where it begins in each dimension, then
- * where it ends. NULL for a whole tensor, and if the selection has steps; NULL with an exception if
+ * The selection as a block: where it begins in each dimension, then where it ends. Allocated with
+ * PyMem_Malloc. NULL for a whole tensor, and if the selection has steps; NULL with an exception if
  * memory runs out.
  */
 uint64_t *tpy_box(const tpy_tensor *self);
@@ -275,14 +275,14 @@ typedef struct tpy_progress {
     int raised;            /* an exception is set: a signal's, or the callable's */
 } tpy_progress;
 int tpy_report(void *progress, uint64_t done, uint64_t total);
-/* What a call loads: requests of the library, and what is read by itself after them. */
+/* What a call loads: requests of the library, and tensors that are read alone after them. */
 typedef struct tpy_requests {
     PyObject *items; /* keeps the tensors alive, which keep the handle */
     tenmap_request *requests;
     size_t request_count;
     uint64_t **corners; /* begin and end of each selection, or NULL */
     Py_buffer *buffers;
-    tpy_tensor **stepped; /* of an item: its tensor if that is read alone, having steps */
+    tpy_tensor **stepped; /* of an item: its tensor if that has steps and is read alone */
     tenmap_dtype *as;
     Py_ssize_t count, held;
     tpy_handle *handle;

@@ -45,7 +45,7 @@ static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
 }
 
 /*
- * Adds what one item selects: a request of the load if it is a block, else something to be read
+ * Adds what one item selects: a request of the load if it is a block, otherwise a tensor to read
  * afterwards. -1 with an exception if the destination is too small or memory runs out.
  */
 static int add_selection(tpy_requests *job, tpy_tensor *tensor, Py_ssize_t i) {

@@ -2,8 +2,8 @@
  * The copy-on-write mapping of each file of a model, which writable views share: a process may have
  * some 65,000 mappings, and models have as many tensors.
  *
- * Every view has bytes of its own nevertheless. The bytes that were handed out are noted, and when
- * some are asked for again, a new mapping begins. The old one lives as long as its views.
+ * Still, every view has its own bytes. This file notes which bytes it gave to views, and makes a
+ * new mapping when some of them are asked for again. The old one lives as long as its views.
  */
 #include "core.h"
 

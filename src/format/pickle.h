@@ -127,7 +127,7 @@ typedef struct tmi_pickle_global {
     uint8_t which;      /* TMI_GLOBAL_* */
     tenmap_dtype dtype; /* of DTYPE and STORAGE; TENMAP_AS_STORED: not known here */
     uint8_t bytes;      /* per element of a STORAGE */
-    const char *what;   /* for error messages: what it is if it is not read */
+    const char *what;   /* for error messages: what it is called there */
 } tmi_pickle_global;
 
 /* The row of a global plus 1; 0 if it is not in the list. */
@@ -193,14 +193,14 @@ typedef struct tmi_pickle_item {
     tmi_ref key; /* TMI_NO_REF: it is item `index` of a sequence */
     tmi_ref value;
     uint32_t index;
-    uint8_t mode; /* how the value is to be walked over: TMI_WALK_* */
-    bool whole;   /* what the value holds belongs to the value around it, without a name between */
+    uint8_t mode;   /* how to walk over the value: TMI_WALK_* */
+    bool whole;     /* what the value holds is named as if the value around it held it */
     bool attribute; /* of an object */
 } tmi_pickle_item;
 
 /*
- * Walks over what a value holds. What several values may share, such as arguments and states, comes
- * as one item, so that a caller that marks nodes looks at everything once.
+ * Walks over what a value holds. Values may share arguments and states. Each of these comes as one
+ * item, so that a caller that marks nodes looks at everything once.
  */
 typedef struct tmi_pickle_cursor {
     tmi_ref of;

@@ -1,6 +1,6 @@
 /*
- * The fixed list of globals that stand for data in checkpoints. A global that is not here is code,
- * whatever its name: a finding of every check. Nothing in the list is called either; a row only
+ * The fixed list of globals that stand for data in checkpoints. A global that is not in the list is
+ * code, and every check reports it as a finding. Nothing in the list is called either; a row only
  * says what the file describes with it.
  */
 #include "pickle.h"

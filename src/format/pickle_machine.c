@@ -1,7 +1,7 @@
 /*
  * The opcodes of pickles, protocols 0 to 5. Each opcode has a row that says what follows it and
- * what it does with the stack. There is no recursion, each byte is looked at a bounded number of
- * times, and all memory counts against a budget.
+ * what it does with the stack. Nothing recurses, each byte is read a bounded number of times, and
+ * all memory counts against a budget.
  */
 #include "pickle.h"
 
@@ -98,7 +98,7 @@ static bool pop_mark(tmi_pickle *p, size_t *from) {
 
 /* Nodes. */
 
-/* Makes a node of `words` words and pushes nothing; *ref is its value. */
+/* Makes a node of `words` words; *ref is its value. Pushes nothing. */
 static bool new_node(tmi_pickle *p, unsigned kind, size_t words, tmi_ref *ref) {
     if (!make_room(p, &p->nodes, words))
         return false;
@@ -393,8 +393,8 @@ static bool is_text_of(const tmi_pickle *p, tmi_ref ref, const char *opcodes) {
 }
 
 /*
- * A string of another form is no name that any pickler writes: such a global is unknown. Looking
- * for its end would take time that the opcode does not pay for.
+ * Picklers write names only in these forms. With a string of another form the global is unknown:
+ * looking for the end of such a string would take more time than the bytes of the opcode allow.
  */
 static bool do_stack_global(tmi_pickle *p, const pickle_step *step) {
     static const char texts[] = "X\x8c\x8dUTSV", plain[] = "X\x8c\x8d";
@@ -412,7 +412,7 @@ static bool do_stack_global(tmi_pickle *p, const pickle_step *step) {
     return make_global(p, module, name, which, &ref) && pickle_push(p, ref);
 }
 
-/* An extension is a global with a number, which the unpickling program registered. */
+/* An extension is a global that the unpickling program registered under a number. */
 static bool do_extension(tmi_pickle *p, const pickle_step *step) {
     tmi_ref ref;
     (void)step;
@@ -471,7 +471,7 @@ static bool do_build(tmi_pickle *p, const pickle_step *step) {
     if (!pickle_pop(p, &state) || !pickle_top(p, &to))
         return false;
     if (tmi_is_kind(p, to, TMI_PICKLE_GLOBAL) || tmi_is_kind(p, to, TMI_PICKLE_PERSISTENT))
-        return true; /* attributes of a class: nothing that is read here */
+        return true; /* attributes of a class: nothing here reads them */
     if (!tmi_is_kind(p, to, TMI_PICKLE_OBJECT))
         return bad_pickle(p, "a value that is no object is given a state");
     if (tmi_node(p, to)[TMI_WORD_STATE] != TMI_NO_REF)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * A string of protocol 0 ends with its line, which must be looked for each time: so only those of
- * this length are strings here. Longer ones, which no name has, are read as something else.
+ * A string of protocol 0 ends with its line, and every use looks for the end of the line. So only
+ * strings up to this length count as strings. No name is longer.
  */
 enum { LONGEST_LINE = 4096 };
 
@@ -330,8 +330,8 @@ tmi_pickle_cursor tmi_pickle_cursor_at(const tmi_pickle *p, tmi_ref ref, unsigne
 }
 
 /*
- * The argument that has the items of a dict or a sequence; -1: none has, so that all of them are
- * looked at. copyreg._reconstructor(class, base, state) has them in the state.
+ * The argument that has the items of a dict or a sequence; -1: none has, and callers look at all
+ * arguments. copyreg._reconstructor(class, base, state) has the items in the state.
  */
 static int argument_of_items(const tmi_pickle *p, tmi_ref object) {
     enum { RECONSTRUCTED_STATE = 2 };
@@ -345,8 +345,8 @@ static int argument_of_items(const tmi_pickle *p, tmi_ref object) {
 }
 
 /*
- * What an object's constructor got: the items of a dict, as a dict or as a list of pairs; those of
- * a sequence; of anything else, all arguments, so that no tensor in them is left out silently.
+ * What an object's constructor got. For a dict: its items, as a dict or as a list of pairs. For a
+ * sequence: its items. For anything else: all arguments, so that no tensor in them is lost.
  */
 static bool take_arguments(const tmi_pickle *p, tmi_pickle_cursor *c, tmi_pickle_item *item) {
     const uint32_t *node = tmi_node(p, c->of);
@@ -402,7 +402,7 @@ static bool take_of_tuple(const tmi_pickle *p, tmi_pickle_cursor *c, tmi_pickle_
     return true;
 }
 
-/* Replaces an item that is a pair by its key and value; anything else holds nothing. */
+/* Replaces an item that is a pair by its key and value. Any other item holds nothing. */
 static void split_pair(const tmi_pickle *p, tmi_pickle_item *item) {
     tmi_ref pair = item->value, found[2] = {TMI_NO_REF, TMI_NO_REF};
     if (tmi_tuple_count(p, pair) == 2) {

@@ -1,7 +1,7 @@
 /*
  * PyTorch checkpoints as torch.save writes them since 1.6: a zip archive with the entries
- * FOLDER/data.pkl, a pickle, and FOLDER/data/KEY, the storages. The text of the header is put
- * together here: a table of the storages, their keys, and the pickle.
+ * FOLDER/data.pkl, a pickle, and FOLDER/data/KEY, the storages. This file builds the text of the
+ * header: a table of the storages, their keys, and the pickle.
  */
 #include "json.h"
 #include "pytorch.h"
@@ -20,8 +20,8 @@ typedef struct torch_row {
 } torch_row;
 
 /*
- * With four zeros after the magic, the first 8 bytes may be the length of a SafeTensors header,
- * which then goes on with a brace; a stored entry of a zip goes on with a zero.
+ * If four zeros follow the magic, the first 8 bytes may be the length of a SafeTensors header. Its
+ * next byte is a brace; that of a stored entry of a zip is a zero.
  */
 static bool is_torch_zip(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
     enum { METHOD_AT = 8 };
@@ -110,7 +110,7 @@ static tenmap_status find_pickle(tmi_header_reader *reader, const tmi_zip *zip,
                    : fail_archive(reader, TENMAP_ERR_FORMAT, 0, name_other_archive(zip), error);
 }
 
-/* Refuses what is more than tensors, and other byte orders. */
+/* Refuses TorchScript archives, and byte orders other than little. */
 static tenmap_status check_kind(tmi_header_reader *reader, const tmi_zip *zip,
                                 const tmi_zip_entry *pickle, tenmap_error *error) {
     char order[8] = "";
@@ -135,7 +135,7 @@ static tenmap_status check_kind(tmi_header_reader *reader, const tmi_zip *zip,
 
 /* The text. */
 
-/* The key of the storage that an entry is; NULL if it is none. */
+/* The key of an entry that is a storage; NULL if it is not a storage. */
 static const char *key_of_entry(const tmi_zip_entry *entry, const tmi_zip_entry *pickle,
                                 size_t *len) {
     size_t folder = pickle->name_len - strlen("data.pkl"), data = folder + strlen("data/");
@@ -180,7 +180,7 @@ static tenmap_status build_text(tmi_header_reader *reader, const tmi_zip *zip,
     torch_head head = measure_text(zip, pickle);
     if (head.pickle_bytes > reader->limit)
         return tmi_fail_header_limit(reader, head.pickle_at, error);
-    /* All of it but the table was read, or is below the limit, so the sum fits. */
+    /* The pickle is below the limit, and the rest was read or counted, so the sum fits. */
     uint64_t before = sizeof head + head.rows * sizeof(torch_row) + head.keys_bytes;
     uint64_t length = before + head.pickle_bytes;
     if (length > SIZE_MAX / 2 ||

@@ -5,7 +5,7 @@
 #include "pickle.h"
 #include "zip_archive.h"
 
-/* A storage of the file, which tensors see. It begins with its key, so that tmi_names finds it. */
+/* A storage of the file. It begins with its key, so that tmi_names can find it. */
 typedef struct tmi_torch_storage {
     const char *key;
     size_t key_len;
@@ -51,12 +51,12 @@ typedef struct tmi_torch_names {
     size_t count, capacity;
 } tmi_torch_names;
 
-/* Whether the value is what a call that gives a tensor, or a storage, would give. */
+/* Whether the value is a storage, or what a known call that makes a tensor would return. */
 bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref);
-/* Whether it comes from a call of an unknown global that gets tensors. */
+/* Whether an unknown global that gets tensors as arguments would return the value. */
 bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref);
 /*
- * Names all tensors of the model. With TENMAP_OPEN_BRANCHES all of the file, by their full names.
+ * Names all tensors of the model; with TENMAP_OPEN_BRANCHES those of the file, by their full names.
  */
 tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names);
 /* Names all plain values: numbers, truth values and strings in dicts. */

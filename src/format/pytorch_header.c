@@ -77,7 +77,7 @@ typedef struct torch_tables {
 
 #define TORCH_NAME(tables, i) ((tables)->names.text + (tables)->names.named[i].at)
 
-/* A rule that a tensor breaks: fails, or reports it, and a check goes on without the tensor. */
+/* A tensor breaks a rule: opening fails; a check reports it and goes on without the tensor. */
 static tenmap_status fail_tensor(tmi_torch *t, const char *name, size_t len, tmi_ref at,
                                  const tmi_torch_problem *problem) {
     uint64_t offset = t->pickle_at + tmi_node(&t->pickle, at)[TMI_WORD_AT];
@@ -167,7 +167,7 @@ static bool torch_goes_behind(const tenmap_tensor *a, const tenmap_tensor *b) {
            (a->file_offset == b->file_offset && a->nbytes > b->nbytes);
 }
 
-/* Sorts the tensors into file order, where they are not. */
+/* Sorts the tensors into file order if they are not in it. */
 static tenmap_status sort_tensors(tmi_torch *t, torch_tables *tables) {
     bool in_order = true;
     for (size_t i = 1; i < tables->count; i++)
@@ -268,7 +268,7 @@ static bool take_value(const tmi_atom *atom, tenmap_metadata *m, char **room) {
     return true;
 }
 
-/* As in Python, the last of several values with one name counts. */
+/* If several values have one name, the last one counts, as in Python. */
 static void add_torch_value(tmi_torch *t, tmi_names *names, const tenmap_metadata *m) {
     tmi_header *h = t->header;
     h->metadata[h->metadata_count] = *m;
@@ -318,7 +318,7 @@ static tenmap_status fill_values(tmi_torch *t) {
 
 /* All of it. */
 
-/* Reports what a checkpoint may contain but rarely should. */
+/* Reports what is valid in a checkpoint, but rarely intended. */
 static void lint_torch(const tmi_torch *t) {
     const tmi_header *h = t->header;
     const tmi_place *place = t->place;

@@ -1,7 +1,7 @@
 /*
  * Walks over the values of a checkpoint and names what it finds: the keys on the way, joined by
- * dots. The graph may share values, and may hold itself, so that there can be far more ways than
- * values: the names, and the steps of the walk, have a limit that grows with the pickle.
+ * dots. The graph may share values and may contain itself, so there can be far more paths than
+ * values. So the names and the steps of the walk have limits, which grow with the pickle.
  */
 #include "pytorch.h"
 
@@ -11,7 +11,7 @@
 enum { MOST_NESTED = 1000, MOST_VALUES = 65536 };
 enum { NAME_BYTES_PER_BYTE = 8, STEPS_PER_BYTE = 64, LEAST_LIMIT = 65536 };
 
-/* Under these keys a checkpoint keeps its model; the first of them that holds tensors is taken. */
+/* The keys under which checkpoints keep the model. The first one that holds tensors is used. */
 static const char *const wrappers[] = {"state_dict", "model_state_dict", "model",  "module",
                                        "net",        "params_ema",       "params", "ema"};
 enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
@@ -244,7 +244,7 @@ static tenmap_status name_value(torch_walk *w, tmi_ref value) {
     return TENMAP_OK;
 }
 
-/* Whether plain values are looked for inside of the item. */
+/* Whether the walk looks for plain values inside of the item. */
 static bool holds_values(const tmi_pickle *p, const tmi_pickle_item *item) {
     if (tmi_is_kind(p, item->value, TMI_PICKLE_DICT))
         return true;
@@ -416,7 +416,7 @@ tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names) {
     return status;
 }
 
-/* Values are no tensors: where their names would take too much, the rest is left out. */
+/* If the names of values would take too much memory, the rest of the values is left out. */
 tenmap_status tmi_torch_find_values(tmi_torch *t, tmi_torch_names *names) {
     tenmap_error ignored, *error = t->error;
     torch_walk w = {.t = t, .names = names, .values = true};

@@ -1,6 +1,6 @@
 /*
- * What a tensor of a checkpoint is: the functions with which torch rebuilds tensors are known by
- * name, and their arguments say which storage it sees, and how. None of them is called.
+ * What a tensor of a checkpoint is. The functions with which torch rebuilds tensors are known by
+ * name. Their arguments say which storage a tensor uses, and how. None of them is called.
  */
 #include "pytorch.h"
 

@@ -1,8 +1,8 @@
 /*
- * Reads the directory of a zip archive. Its end is found from the end of the file; then every local
- * header is compared with its entry in the directory, because programs that read archives from the
- * start would believe the local headers. Anything that two readers could understand differently is
- * refused.
+ * Reads the directory of a zip archive, whose end is found from the end of the file. Then compares
+ * every local header with its entry in the directory, because programs that read archives from the
+ * start would believe the local headers. Refuses anything that two readers could understand
+ * differently.
  */
 #include "zip_archive.h"
 
@@ -65,7 +65,7 @@ static tenmap_status report_zip(zip_reader *z, uint32_t code, tenmap_status stat
     return status;
 }
 
-/* Reads a range, which may lie in the bytes that were read already. */
+/* Reads a range of the archive. Uses the tail if the range lies in it. */
 static tenmap_status read_zip(zip_reader *z, uint64_t at, void *dst, uint64_t size,
                               const char *what) {
     if (at >= z->tail_at && at - z->tail_at <= z->tail_bytes &&
@@ -143,7 +143,7 @@ static bool agrees64(uint64_t narrow, uint64_t most, uint64_t wide) {
     return narrow == wide || narrow == most;
 }
 
-/* Reads the record of 64 bits, to which `locator`, right before the end record, points. */
+/* Reads the 64-bit end record. `locator` lies right before the end record and points to it. */
 static tenmap_status read_end64(zip_reader *z, uint64_t locator_at, const unsigned char *locator) {
     unsigned char end[END64_BYTES];
     uint64_t at = tmi_file_u64(locator + 8);
@@ -210,7 +210,7 @@ static tenmap_status find_directory(zip_reader *z) {
 
 /* The entries of the directory. */
 
-/* What the directory says about an entry, beyond what the entry keeps. */
+/* What the directory says about an entry and tmi_zip_entry does not keep. */
 typedef struct zip_record {
     const unsigned char *bytes;
     uint32_t flags, method, crc;
@@ -319,7 +319,7 @@ static tenmap_status take_record(zip_reader *z, uint64_t at, tmi_zip_entry *entr
     return TENMAP_OK;
 }
 
-/* Whether a size in a local header agrees; with a descriptor it may be left to that. */
+/* Whether a size in a local header agrees. It may be 0 if a descriptor has it. */
 static bool local_size_agrees(uint64_t local, const zip_record *record, uint64_t size) {
     return local == size || (local == 0 && record->flags & FLAG_DESCRIPTOR);
 }
@@ -406,7 +406,7 @@ static tenmap_status take_entries(zip_reader *z) {
     return status;
 }
 
-/* No two entries share bytes, and the first one begins with the file. */
+/* Checks that no two entries share bytes, and that the first one begins with the file. */
 static tenmap_status check_spans(zip_reader *z) {
     const tmi_zip_entry *entries = z->zip->entries.bytes;
     size_t count = z->zip->count;

@@ -1,7 +1,7 @@
 /*
- * The part of MPI that mpi/tenmap_mpi*.h need, over a process group of torch.distributed: group.c
- * implements it with calls of tenmap/_group.py. So Python and MPI share one plan, one schedule and
- * one delivery. A call of MPI is a macro here, because the functions behind them take fewer
+ * The part of MPI that mpi/tenmap_mpi*.h need, over a process group of torch.distributed. group.c
+ * implements it with calls of tenmap/_group.py, so that Python and MPI share one plan, one schedule
+ * and one delivery. Each call of MPI is a macro, because the function behind it has fewer
  * parameters.
  */
 #ifndef TENMAP_PYTHON_GROUP_MPI_H
