@@ -4,9 +4,9 @@
 # 150 checkpoints and 20,000 mutations by default, which takes about a minute. With TENMAP_LONG, it
 # makes 500 of each of three versions of torch: the newest, the 1.13 of Debian's package, unpacked
 # and not installed, and the oldest that pip has for this Python. TENMAP_TORCH_VENV names an
-# environment that already has torch, as python/tests/check.sh reference leaves it. Without one, it
-# is made here, which takes three minutes. Reports what cannot be fetched; exits with 77 if torch
-# cannot be, or what the malicious files are made from.
+# environment that already has torch, as python/tests/check.sh reference leaves it. Without it, this
+# script makes one, which takes three minutes. Reports what cannot be fetched; exits with 77 if that
+# is torch or one of the packages from which the malicious files are made.
 set -eu
 [ $# -ge 2 ] && [ $# -le 4 ] || { echo "usage: pytorch.sh LIBTENMAP.so TENMAP [CHECKPOINTS [MUTATIONS]]"; exit 64; }
 library=$(realpath "$1") tenmap=$(realpath "$2")

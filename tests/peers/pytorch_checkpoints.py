@@ -2,9 +2,9 @@
 
     python3 pytorch_checkpoints.py FOLDER [COUNT [SEED]]
 
-writes COUNT of them (500 by default). The interpreter's torch writes them, so that each version of
-torch can have its own. The layouts are those of transformers, diffusers, timm, of trainers that
-save whole modules, of those that save many branches, and of optimizers.
+writes COUNT checkpoints (500 by default) with the interpreter's torch, so that each version of
+torch can have its own. The layouts are those of transformers, diffusers, timm, optimizers, and
+trainers that save whole modules or many branches.
 """
 import argparse
 import collections
@@ -15,7 +15,7 @@ import sys
 import types
 import zipfile
 
-# torch's dtypes by the names of tenmap. Others are in ODD.
+# torch's dtypes and tenmap's names of them. Other dtypes are in ODD.
 DTYPES = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "int8": "I8",
           "int16": "I16", "int32": "I32", "int64": "I64", "bool": "BOOL", "complex64": "C64",
           "uint16": "U16", "uint32": "U32", "uint64": "U64", "float8_e4m3fn": "F8_E4M3",

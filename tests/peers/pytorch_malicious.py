@@ -1,19 +1,18 @@
-"""Malicious checkpoints are opened as data or refused, call nothing, and check names what they want.
+"""Malicious checkpoints open as data or are refused, call nothing, and check names their code.
 
     pytorch_malicious.py LIBRARY TENMAP [SDIST [MUTATIONS]]
 
-for the files of pytorch_payloads.py, and MUTATIONS (20,000 by default) of their pickles with other
-opcodes. Four parts:
+tests the files of pytorch_payloads.py, and MUTATIONS (20,000 by default) of their pickles with
+other opcodes. Four parts:
 
-1. an unpickler that records finds that each file would call its payload: the files are what they
-   are for;
-2. each file, and each mutation, is opened in memory and all of it is read, under seccomp: any
-   system call beyond those for memory kills the process. A control must be killed;
+1. an unpickler that only records shows that each file would call its payload;
+2. each file and each mutation is opened in memory and read completely, under seccomp: any system
+   call beyond those for memory kills the process. A control must be killed;
 3. tenmap_open and tenmap_check of each path, and `tenmap check` of one file per global, under
-   strace: no program is started, no socket made, no file opened that a harmless checkpoint would
-   not open too;
-4. the findings: a global that is no data is named, with the offset of its opcode; the tool says
-   that it is code and exits with 1, or with 2 if it refuses the file.
+   strace: they start no program, make no socket, and open no file that they would not open for a
+   harmless checkpoint;
+4. the findings name each global that is not data, with the offset of its opcode. The tool says that
+   it is code and exits with 1, or with 2 if it refuses the file.
 
 Exits with 77 if picklescan or fickling is missing. Parts that cannot run here are reported.
 """
@@ -33,10 +32,10 @@ import tempfile
 import pytorch_payloads
 from pytorch_library import FOUND, FOUND_CODE, Library, Refused
 
-# What the scanners find suspicious, and the library takes for data: mappings, and texts as bytes.
+# Globals that the scanners call suspicious and the library data: mappings, and texts as bytes.
 DATA = (("__builtin__", "dict"), ("collections", "Counter"), ("_codecs", "encode"), ("torch._utils", "_rebuild_tensor"))
 
-# System calls by which a process computes, ends and prints, on x86_64: all else is fatal. They are
+# The system calls with which a process computes, prints and ends, on x86_64; others are fatal:
 # read, write, close, fstat, lseek, mmap, mprotect, munmap, brk, rt_sigaction, rt_sigprocmask,
 # rt_sigreturn, pread64, sched_yield, mremap, madvise, getpid, exit, gettid, futex, clock_gettime,
 # exit_group, getrandom.

@@ -2,11 +2,10 @@
 
     python3 pytorch_payloads.py FOLDER [SDIST]
 
-writes them, one file each, for the interpreter's picklescan and fickling, whose tables of unsafe
-globals are read when this runs. SDIST is the unpacked source package of picklescan, whose test
-suite names more. The payload would only be a call with one short text: nothing here is ever given
-to a real unpickler. `called_by` shows, with an unpickler that records instead of calling, that each
-pickle does what it is for.
+writes one file for each. The globals are those in the tables of the interpreter's picklescan and
+fickling. SDIST is the unpacked source package of picklescan, whose test suite names more. Each
+payload is only a call with one short text, and no real unpickler ever gets these files. `called_by`
+uses an unpickler that records instead of calling; it shows that each pickle would call its payload.
 """
 import ast
 import io
@@ -17,7 +16,8 @@ import sys
 import zipfile
 
 ARGUMENT = "echo tenmap"
-# Not unsafe, or not there at all, but not the data that they look like.
+# Names that look like those of data and are not. The scanners may not know them, or they do not
+# exist.
 NEAR_MISSES = [("collections", "OrderedDict.fromkeys"), ("collections", "ordereddict"), ("Collections", "OrderedDict"),
                ("collections ", "OrderedDict"), ("collections", "OrderedDict\0"), ("collections.", "OrderedDict"),
                ("collections.abc", "OrderedDict"), ("collections\0os", "OrderedDict"), ("", "OrderedDict"),

@@ -3,11 +3,11 @@
     pytorch_torch.py LIBRARY [COUNT [SEED [FOLDER]]]
 
 The interpreter's torch writes COUNT checkpoints (pytorch_checkpoints.py; 500 by default) and reads
-them back with torch.load(weights_only=True, mmap=True). Files of other classes, of protocols and of
-forms that it does not take are read without weights_only or mmap. FOLDER has checkpoints that
-another version of torch wrote, which are compared too. The names are worked out here a second time
+them back with torch.load(weights_only=True, mmap=True). If torch refuses a class, protocol or form
+with these options, it reads the file without weights_only or mmap. FOLDER has checkpoints that
+another version of torch wrote; they are compared too. This script computes the names a second time
 from the rules in docs/pytorch.md: keys joined by '.', lists by number, a well-known wrapper left
-out. Prints what the two do differently, by rule. Exits with 77 if torch is missing.
+out. Prints the differences between the two, by rule. Exits with 77 if torch is missing.
 """
 import collections
 import ctypes

@@ -2,10 +2,10 @@
 
     pytorch_zips.py LIBRARY [FOLDER]
 
-A checkpoint of one tensor is written by hand, record by record, and one thing about it is wrong or
-unusual. Whatever makes another reader see other entries, or other bytes in them, must be refused.
-What opens must have exactly the tensor. Each file is opened from its path, from memory, and cut off
-at its middle. FOLDER keeps the files, which are the same in every run.
+This script writes a checkpoint of one tensor record by record, with one thing wrong or unusual. A
+file in which another reader would see other entries, or other bytes in them, must be refused. A
+file that opens must have exactly the tensor. Each file is opened from its path, from memory, and
+cut off at its middle. FOLDER keeps the files, which are the same in every run.
 """
 import os
 import struct
@@ -23,7 +23,7 @@ ENTRIES = [("archive/data.pkl", PICKLE), ("archive/byteorder", b"little"), ("arc
 
 
 class Entry:
-    """One entry. What the records say can be changed one by one; None means what is true."""
+    """One entry. Each field of its records can be changed alone; None means the true value."""
 
     def __init__(self, name, data):
         self.name, self.data = name.encode(), data
