@@ -10,7 +10,6 @@ from .._version import reported
 from ._open import PySafeSlice, _safe_open_handle, safe_open
 from ._prefetch import PrefetchLoader, TensorMeta
 from ._spec import SafetensorError, TensorSpec, deserialize, serialize, serialize_file
-from . import _safetensors_rust  # noqa: F401  # programs use it as an attribute
 
 __version__ = reported()
 
@@ -18,3 +17,6 @@ __all__ = [
     "PrefetchLoader", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec", "deserialize", "safe_open",
     "serialize", "serialize_file",
 ]  # fmt: skip
+
+# Programs use it as an attribute. It imports the names above.
+from . import _safetensors_rust  # noqa: E402, F401
