@@ -7,13 +7,15 @@
  *
  * This header includes all headers of the library. Each can also be included alone:
  *
- *     tenmap/types.h      versions, status codes, element and metadata types, errors
- *     tenmap/convert.h    how elements convert; converting the caller's own buffers
- *     tenmap/io.h         models that are not files of this system
- *     tenmap/read.h       opening, inspecting, reading, loading, residency: what an engine needs
- *     tenmap/write.h      writing, editing and saving models
- *     tenmap/check.h      everything that is wrong or odd about a model
- *     tenmap/measure.h    statistics of tensors
+ *     tenmap/types.h       versions, status codes, element and metadata types, errors
+ *     tenmap/convert.h     how elements convert; converting the caller's own buffers
+ *     tenmap/io.h          models that are not files of this system
+ *     tenmap/read.h        opening, inspecting, reading, loading, residency: what an engine needs
+ *     tenmap/quantized.h   schemes, stored parts and packed codes of quantized weights
+ *     tenmap/fingerprint.h digests that tell models and tensors apart
+ *     tenmap/write.h       writing, editing and saving models
+ *     tenmap/check.h       everything that is wrong or odd about a model
+ *     tenmap/measure.h     statistics of tensors
  *
  * Read this first:
  *
@@ -52,6 +54,8 @@
 #include "tenmap/convert.h"
 #include "tenmap/io.h"
 #include "tenmap/read.h"
+#include "tenmap/quantized.h"
+#include "tenmap/fingerprint.h"
 #include "tenmap/write.h"
 #include "tenmap/check.h"
 #include "tenmap/measure.h"

@@ -1,6 +1,6 @@
 /*
  * Fingerprints of tensors and models: XXH3 of pieces of tensors, on threads; of the pieces' digests
- * and what the tensor is; and of all tensors and their names. include/tenmap/read.h has the
+ * and what the tensor is; and of all tensors and their names. include/tenmap/fingerprint.h has the
  * definition, which never changes.
  */
 #include "../model/computed.h"
