@@ -4,9 +4,9 @@
     scripts/binaries.py FILE...          wheels (.whl) and archives (.tar.gz)
 
 Linux: they may need libc, libm, libpthread, libdl and the loader, and no symbol version of glibc
-above 2.17. macOS: they may need libSystem, and at most macOS 11; arm64 runs only what is signed.
-Windows: they may need libraries that Windows has, and python3.dll. Prints a line for each binary.
-Fails if one asks for more, or if a file has none.
+above 2.17; they load at any address, or are static. macOS: they may need libSystem, and at most
+macOS 11; arm64 runs only what is signed. Windows: they may need libraries that Windows has, and
+python3.dll. Prints a line for each binary. Fails if one asks for more, or if a file has none.
 """
 
 import pathlib
@@ -20,6 +20,7 @@ import zipfile
 
 LINUX = re.compile(r"(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libc\.musl-\w+\.so\.1|ld-linux[\w.-]*)$")
 MACOS = re.compile(r"/usr/lib/libSystem\.B\.dylib$")
+ET_DYN = 3
 WINDOWS = re.compile(r"(python3|kernel32|ntdll|advapi32|bcrypt|ws2_32|ucrtbase|msvcrt|api-ms-win-[\w-]+)\.dll$", re.I)
 
 
@@ -88,6 +89,8 @@ def check(path, name, content):
     if content[:4] == b"\x7fELF":
         needed, newest, fine = elf(content)
         allowed, system = LINUX, f"glibc {newest}"
+        if needed and content[16] != ET_DYN:
+            system, fine = system + ", at a fixed address", False
     elif content[:2] == b"MZ":
         needed, fine, allowed, system = pe(content), True, WINDOWS, "Windows"
     else:

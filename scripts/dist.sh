@@ -104,14 +104,18 @@ configure() {
     shift 3
     quietly "$tools/bin/cmake" -G Ninja -S "$source" -B "$folder" --toolchain "$work/tree/cmake/zig.cmake" \
         -DCMAKE_MAKE_PROGRAM="$tools/bin/ninja" -DZIG="$zig" -DZIG_TARGET="$target" -DZIG_TOOLS="$work/bin" \
-        -DCMAKE_BUILD_TYPE=Release -DTENMAP_WERROR=ON -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG -g0" \
+        -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG -g0" -DTENMAP_WERROR=ON \
+        -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
         -DCMAKE_EXE_LINKER_FLAGS="$exe_flags" -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_SHARED_LINKER_FLAGS=-s "$@"
 }
 
 # build_target NAME TARGET PLATFORMS: builds the wheel, and the archive with the command.
 build_target() {
     folder=$work/$1 stage=$work/stage/$1 exe_flags=-s
-    case $1 in *-musl) exe_flags="-s -dynamic" ;; esac # which zig links statically by default
+    case $1 in
+    *-musl) exe_flags="-s -dynamic" ;; # zig links statically by default
+    *-linux) exe_flags="-s -pie" ;;    # and at a fixed address
+    esac
     configure "$folder" "$work/tree/python" "$2" -DTENMAP_PYTHON_HEADERS="$work/python" \
         -DTENMAP_PYTHON_LIBRARY="$(case $1 in *-windows) echo "$work/python3.lib" ;; esac)" \
         -DCMAKE_INSTALL_PREFIX="$stage"

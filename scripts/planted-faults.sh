@@ -164,6 +164,11 @@ a_program_that_needs_more_than_libc() {
     ${CC:-cc} planted/main.c -Wl,--no-as-needed -Lplanted -lplanted -o planted/tenmap/tenmap
     tar -czf planted/tenmap.tar.gz -C planted tenmap
 }
+a_program_at_a_fixed_address() {
+    mkdir planted && echo 'int main(void) { return 0; }' >planted/main.c
+    ${CC:-cc} -no-pie planted/main.c -o planted/tenmap
+    tar -czf planted/tenmap.tar.gz -C planted tenmap
+}
 an_archive_without_binaries() { mkdir planted && tar -czf planted/tenmap.tar.gz LICENSE; }
 an_unsigned_program_for_arm64_macOS() { # a header with LC_BUILD_VERSION
     mkdir planted && python3 -c 'import pathlib, struct
@@ -326,6 +331,8 @@ fault quick release.sh a_Debian_package_of_another_version 'FAILED .*it starts w
     by sh -c '. scripts/sources.sh && sh scripts/release.sh "$(source_version)"'
 fault quick release.sh a_header_of_another_version 'FAILED .*it has [0-9.]*\.987' 0.1.0
 fault quick binaries.py a_program_that_needs_more_than_libc 'too much: libplanted.so' \
+    by python3 scripts/binaries.py planted/tenmap.tar.gz
+fault quick binaries.py a_program_at_a_fixed_address 'FAILED: .*at a fixed address' \
     by python3 scripts/binaries.py planted/tenmap.tar.gz
 fault quick binaries.py an_archive_without_binaries 'has no binaries' \
     by python3 scripts/binaries.py planted/tenmap.tar.gz

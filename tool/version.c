@@ -9,8 +9,11 @@
 #include <tenmap_http.h>
 #endif
 
+#define TEXT_OF_WORD(word) #word
+#define TEXT_OF(macro) TEXT_OF_WORD(macro)
 #if defined(__clang__)
-#define COMPILER "clang " __clang_version__
+#define COMPILER                                                                                   \
+    "clang " TEXT_OF(__clang_major__) "." TEXT_OF(__clang_minor__) "." TEXT_OF(__clang_patchlevel__)
 #elif defined(__GNUC__)
 #define COMPILER "GCC " __VERSION__
 #else
