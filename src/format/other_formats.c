@@ -36,11 +36,13 @@ static const struct {
           "without one"),
 };
 
-static const char pickle_text[] =
-    "this is a Python pickle (an old PyTorch checkpoint): convert it to SafeTensors first, and do "
-    "not unpickle files that you do not trust";
-static const char torch_text[] =
-    "this is a PyTorch checkpoint (a zip with a pickle inside): convert it to SafeTensors first";
+static const char pickle_text[] = "this is a Python pickle, but no PyTorch checkpoint: convert it "
+                                  "to SafeTensors first, and do not "
+                                  "unpickle files that you do not trust";
+static const char torch_tar_text[] =
+    "this is a PyTorch checkpoint from before torch 0.1.10 (a tar archive): load it with a recent "
+    "torch and save it again, and do not unpickle files that you do not trust";
+static const char tar_text[] = "this is a tar archive: unpack it first (tar -xf)";
 static const char npz_text[] = "this is a NumPy archive (.npz): convert it to SafeTensors first";
 static const char zip_text[] = "this is a zip archive: unpack it first";
 static const char html_text[] =
@@ -117,6 +119,19 @@ static bool starts_as(const unsigned char *bytes, size_t len, const char *what) 
     return true;
 }
 
+/* What a tar archive is, by the name of its first entry: torch wrote four of them. */
+static const char *tar_kind(const unsigned char *bytes) {
+    static const char *const entries[] = {"sys_info", "pickle", "tensors", "storages"};
+    enum { NAME_BYTES = 100 };
+    size_t len = 0;
+    while (len < NAME_BYTES && bytes[len])
+        len++;
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        if (strlen(entries[i]) == len && memcmp(bytes, entries[i], len) == 0)
+            return torch_tar_text;
+    return tar_text;
+}
+
 /* A pickle of protocol 2 to 5, judging by its first opcodes. */
 static bool is_pickle(const unsigned char *bytes, size_t len) {
     return len > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
@@ -126,9 +141,6 @@ static bool is_pickle(const unsigned char *bytes, size_t len) {
 
 static const char *zip_kind(const unsigned char *bytes, size_t len) {
     size_t shown = len < 128 ? len : 128; /* the first member's name */
-    if (contains(bytes, shown, "data.pkl") || contains(bytes, shown, "/version") ||
-        contains(bytes, shown, ".format_version"))
-        return torch_text;
     return contains(bytes, shown, ".npy") ? npz_text : zip_text;
 }
 
@@ -235,7 +247,7 @@ static const char *other_program(const unsigned char *start, size_t len) {
     if (is_pickle(start, len))
         return pickle_text;
     if (len > 262 && memcmp(start + 257, "ustar", 5) == 0)
-        return "this is a tar archive: unpack it first (tar -xf)";
+        return tar_kind(start);
     return NULL;
 }
 

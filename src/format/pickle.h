@@ -59,6 +59,7 @@ enum {
     TMI_WORD_NEXT,  /* the next global in the file; 0: none */
     TMI_GLOBAL_WORDS,
     TMI_WORD_ID = TMI_WORD_FIRST, /* of a persistent reference */
+    TMI_WORD_FOLLOWING,           /* the next one in the file; 0: none */
     TMI_PERSISTENT_WORDS
 };
 
@@ -81,6 +82,8 @@ typedef struct tmi_pickle {
     size_t budget, taken;  /* words that all arrays may take together, and those that they take */
     uint32_t first_global; /* the nodes of globals, in file order; 0: none */
     uint32_t last_global;
+    uint32_t first_persistent; /* the nodes of persistent references, in file order; 0: none */
+    uint32_t last_persistent;
     const char *problem;  /* why reading stopped; NULL: nothing is wrong */
     size_t problem_at;    /* the offset of the opcode */
     tenmap_status status; /* FORMAT, LIMIT or MEMORY */
@@ -93,6 +96,19 @@ typedef struct tmi_pickle {
  */
 bool tmi_pickle_read(tmi_pickle *p, const unsigned char *bytes, size_t len);
 void tmi_pickle_free(tmi_pickle *p);
+
+enum {
+    TMI_SCAN_END,  /* *at is the offset after STOP */
+    TMI_SCAN_MORE, /* the opcode at *at is not complete before byte *need */
+    TMI_SCAN_BAD   /* tmi_pickle_read would stop at *at, or before */
+};
+
+/*
+ * Looks for the end of a pickle, whose length nothing else tells. Goes from opcode to opcode, and
+ * looks only at their lengths. *at is the offset of an opcode; with more bytes, the caller goes on
+ * from there.
+ */
+int tmi_pickle_scan(const unsigned char *bytes, size_t len, size_t *at, uint64_t *need);
 
 /* The node at `ref`, valid until the next node is made; word 0 holds its kind and marks. */
 static inline uint32_t *tmi_node(const tmi_pickle *p, tmi_ref ref) {

@@ -426,6 +426,11 @@ static bool do_persistent(tmi_pickle *p, const pickle_step *step) {
     if (!new_node(p, TMI_PICKLE_PERSISTENT, TMI_PERSISTENT_WORDS, &ref))
         return false;
     tmi_node(p, ref)[TMI_WORD_ID] = id;
+    if (p->last_persistent)
+        p->nodes.at[p->last_persistent + TMI_WORD_FOLLOWING] = ref >> 1;
+    else
+        p->first_persistent = ref >> 1;
+    p->last_persistent = ref >> 1;
     return pickle_push(p, ref);
 }
 
@@ -596,15 +601,19 @@ static bool take_operand_number(tmi_pickle *p, size_t *at, unsigned width, uint6
     return true;
 }
 
-static bool take_operand(tmi_pickle *p, unsigned operand, size_t *at, pickle_step *step) {
+/* The bytes of a fixed operand, or of the length in front of a counted one. */
+static unsigned operand_width(unsigned operand) {
     static const unsigned char widths[] = {[OPERAND_COUNTED_1] = 1,
                                            [OPERAND_COUNTED_4] = 4,
                                            [OPERAND_COUNTED_4_SIGNED] = 4,
                                            [OPERAND_COUNTED_8] = 8};
+    return operand < OPERAND_LINE ? operand : widths[operand];
+}
+
+static bool take_operand(tmi_pickle *p, unsigned operand, size_t *at, pickle_step *step) {
     if (operand == OPERAND_LINE || operand == OPERAND_TWO_LINES)
         return take_lines(p, at, operand == OPERAND_LINE ? 1 : 2, step);
-    if (!take_operand_number(p, at, operand < OPERAND_LINE ? operand : widths[operand],
-                             &step->number))
+    if (!take_operand_number(p, at, operand_width(operand), &step->number))
         return false;
     step->text = p->bytes + *at;
     if (operand < OPERAND_LINE)
@@ -657,4 +666,50 @@ void tmi_pickle_free(tmi_pickle *p) {
     free(p->marks.at);
     free(p->memo.at);
     p->nodes = p->stack = p->marks = p->memo = (tmi_words){NULL, 0, 0};
+}
+
+/* Where the pickle ends. */
+
+/* The offset after the operand at `at`; more than `len` if so many bytes are needed to tell it. */
+static uint64_t end_of_operand(const unsigned char *bytes, size_t len, size_t at,
+                               unsigned operand) {
+    unsigned width = operand_width(operand);
+    uint64_t number = 0;
+    if (operand == OPERAND_LINE || operand == OPERAND_TWO_LINES) {
+        for (unsigned lines = operand == OPERAND_LINE ? 1 : 2; lines; lines--) {
+            const unsigned char *end = memchr(bytes + at, '\n', len - at);
+            if (!end)
+                return (uint64_t)len + 1;
+            at = (size_t)(end - bytes) + 1;
+        }
+        return at;
+    }
+    if (operand < OPERAND_LINE || len - at < width)
+        return (uint64_t)at + width;
+    for (unsigned i = width; i-- > 0;)
+        number = number << 8 | bytes[at + i];
+    if (number > INT64_MAX || (operand == OPERAND_COUNTED_4_SIGNED && number > INT32_MAX))
+        return UINT64_MAX;
+    return (uint64_t)at + width + number;
+}
+
+int tmi_pickle_scan(const unsigned char *bytes, size_t len, size_t *at, uint64_t *need) {
+    while (*at < len) {
+        unsigned char opcode = bytes[*at];
+        if (opcode == '.') {
+            ++*at;
+            return TMI_SCAN_END;
+        }
+        if (!pickle_opcodes[opcode].act)
+            return TMI_SCAN_BAD;
+        uint64_t end = end_of_operand(bytes, len, *at + 1, pickle_opcodes[opcode].operand);
+        if (end == UINT64_MAX)
+            return TMI_SCAN_BAD;
+        *need = end;
+        if (end > len)
+            return TMI_SCAN_MORE;
+        *at = (size_t)end;
+    }
+    *need = (uint64_t)len + 1;
+    return TMI_SCAN_MORE;
 }

@@ -1,34 +1,27 @@
 /*
- * PyTorch checkpoints as torch.save writes them since 1.6: a zip archive with the entries
- * FOLDER/data.pkl, a pickle, and FOLDER/data/KEY, the storages. This file builds the text of the
- * header: a table of the storages, their keys, and the pickle.
+ * PyTorch checkpoints. Since 1.6, torch.save writes a zip archive with the entries FOLDER/data.pkl,
+ * a pickle, and FOLDER/data/KEY, the storages. This file builds the text of the header: a table of
+ * the storages, their keys, and the pickle. pytorch_legacy.c does so for older files.
  */
 #include "json.h"
 #include "pytorch.h"
 
 #include <stdlib.h>
 
-/* The text begins with this, then rows, then keys, then the pickle. */
-typedef struct torch_head {
-    uint64_t rows, keys_bytes;
-    uint64_t pickle_at, pickle_bytes; /* in the model */
-} torch_head;
-
-typedef struct torch_row {
-    uint64_t key_at, key_len; /* in the keys */
-    uint64_t at, bytes;       /* of the storage, in the model */
-} torch_row;
-
 /*
  * If four zeros follow the magic, the first 8 bytes may be the length of a SafeTensors header. Its
  * next byte is a brace; that of a stored entry of a zip is a zero.
  */
-static bool is_torch_zip(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
+static bool is_torch_zip(const unsigned char *start, size_t len) {
     enum { METHOD_AT = 8 };
-    (void)size, (void)limit;
     if (len < METHOD_AT || memcmp(start, "PK\3\4", 4) != 0)
         return false;
     return memcmp(start + 4, "\0\0\0", 4) != 0 || (len > METHOD_AT && start[METHOD_AT] != '{');
+}
+
+static bool is_torch(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
+    (void)size, (void)limit;
+    return is_torch_zip(start, len) || tmi_torch_is_legacy(start, len);
 }
 
 /* The archive's entries. */
@@ -147,7 +140,7 @@ static const char *key_of_entry(const tmi_zip_entry *entry, const tmi_zip_entry 
 }
 
 /* Writes the table of storages and their keys. */
-static void write_rows(const tmi_zip *zip, const tmi_zip_entry *pickle, torch_row *rows,
+static void write_rows(const tmi_zip *zip, const tmi_zip_entry *pickle, tmi_torch_row *rows,
                        char *keys) {
     uint64_t at = 0;
     for (size_t i = 0; i < zip->count; i++) {
@@ -156,14 +149,14 @@ static void write_rows(const tmi_zip *zip, const tmi_zip_entry *pickle, torch_ro
         const char *key = key_of_entry(entry, pickle, &len);
         if (!key)
             continue;
-        *rows++ = (torch_row){at, len, entry->at, entry->bytes};
+        *rows++ = (tmi_torch_row){at, len, entry->at, entry->bytes};
         memcpy(keys + at, key, len);
         at += len;
     }
 }
 
-static torch_head measure_text(const tmi_zip *zip, const tmi_zip_entry *pickle) {
-    torch_head head = {.pickle_at = pickle->at, .pickle_bytes = pickle->bytes};
+static tmi_torch_head measure_text(const tmi_zip *zip, const tmi_zip_entry *pickle) {
+    tmi_torch_head head = {.pickle_at = pickle->at, .pickle_bytes = pickle->bytes};
     for (size_t i = 0; i < zip->count; i++) {
         size_t len;
         if (!key_of_entry(zip_entry(zip, i), pickle, &len))
@@ -174,25 +167,33 @@ static torch_head measure_text(const tmi_zip *zip, const tmi_zip_entry *pickle) 
     return head;
 }
 
+/* Each size was read or counted below the limit, so the sum fits into 64 bits. */
+bool tmi_torch_text_make(const tmi_torch_head *head, tmi_header_text *text, tmi_torch_text *parts) {
+    uint64_t before = sizeof *head + head->rows * sizeof(tmi_torch_row) + head->keys_bytes;
+    text->length = before + head->pickle_bytes;
+    if (text->length > SIZE_MAX / 2 ||
+        !tmi_block_alloc_dirty(&text->block, (size_t)text->length + TMI_JSON_PAD))
+        return false;
+    text->room = (size_t)text->length + TMI_JSON_PAD;
+    char *bytes = text->block.bytes;
+    memcpy(bytes, head, sizeof *head);
+    parts->rows = (tmi_torch_row *)(void *)(bytes + sizeof *head);
+    parts->keys = (char *)(parts->rows + head->rows);
+    parts->pickle = bytes + before;
+    return true;
+}
+
 static tenmap_status build_text(tmi_header_reader *reader, const tmi_zip *zip,
                                 const tmi_zip_entry *pickle, tmi_header_text *text,
                                 tenmap_error *error) {
-    torch_head head = measure_text(zip, pickle);
+    tmi_torch_head head = measure_text(zip, pickle);
     if (head.pickle_bytes > reader->limit)
         return tmi_fail_header_limit(reader, head.pickle_at, error);
-    /* The pickle is below the limit, and the rest was read or counted, so the sum fits. */
-    uint64_t before = sizeof head + head.rows * sizeof(torch_row) + head.keys_bytes;
-    uint64_t length = before + head.pickle_bytes;
-    if (length > SIZE_MAX / 2 ||
-        !tmi_block_alloc_dirty(&text->block, (size_t)length + TMI_JSON_PAD))
-        return tmi_fail_memory(error, length, "the header");
-    text->length = length;
-    text->room = (size_t)length + TMI_JSON_PAD;
-    char *bytes = text->block.bytes;
-    torch_row *rows = (torch_row *)(void *)(bytes + sizeof head);
-    memcpy(bytes, &head, sizeof head);
-    write_rows(zip, pickle, rows, (char *)(rows + head.rows));
-    return tmi_header_read(reader, head.pickle_at, bytes + before, head.pickle_bytes, "the pickle",
+    tmi_torch_text parts;
+    if (!tmi_torch_text_make(&head, text, &parts))
+        return tmi_fail_memory(error, text->length, "the header");
+    write_rows(zip, pickle, parts.rows, parts.keys);
+    return tmi_header_read(reader, head.pickle_at, parts.pickle, head.pickle_bytes, "the pickle",
                            error);
 }
 
@@ -200,6 +201,8 @@ static tenmap_status find_torch_text(tmi_header_reader *reader, tmi_header_text 
                                      tenmap_error *error) {
     tmi_zip zip;
     const tmi_zip_entry *pickle = NULL;
+    if (tmi_torch_is_legacy(reader->start, reader->len))
+        return tmi_torch_find_legacy(reader, text, error);
     tenmap_status status = tmi_zip_read(reader, &zip, error);
     if (status == TENMAP_OK)
         status = find_pickle(reader, &zip, &pickle, error);
@@ -215,15 +218,16 @@ static tenmap_status parse_torch(tmi_header *header, const tmi_place *place, tmi
                                  size_t length, tenmap_error *error) {
     *header = (tmi_header){.count = 0};
     const char *bytes = text.bytes;
-    torch_head head;
+    tmi_torch_head head;
     memcpy(&head, bytes, sizeof head);
-    const torch_row *rows = (const torch_row *)(const void *)(bytes + sizeof head);
+    const tmi_torch_row *rows = (const tmi_torch_row *)(const void *)(bytes + sizeof head);
     const char *keys = (const char *)(rows + head.rows);
     size_t count = (size_t)head.rows;
     tmi_torch t = {.place = place,
                    .error = error,
                    .header = header,
                    .pickle_at = head.pickle_at,
+                   .views = head.views,
                    .storages = tmi_calloc(count + 1, sizeof *t.storages),
                    .storage_count = count};
     tenmap_status status = TENMAP_OK;
@@ -244,7 +248,5 @@ static tenmap_status parse_torch(tmi_header *header, const tmi_place *place, tmi
     return status;
 }
 
-const tmi_container tmi_pytorch = {.name = "pytorch",
-                                   .recognize = is_torch_zip,
-                                   .find_text = find_torch_text,
-                                   .parse = parse_torch};
+const tmi_container tmi_pytorch = {
+    .name = "pytorch", .recognize = is_torch, .find_text = find_torch_text, .parse = parse_torch};

@@ -5,6 +5,9 @@
 #include "pickle.h"
 #include "zip_archive.h"
 
+/* Storages of longer keys are not found; torch's have at most 20 bytes. */
+enum { TMI_TORCH_LONGEST_KEY = 255 };
+
 /* A storage of the file. It begins with its key, so that tmi_names can find it. */
 typedef struct tmi_torch_storage {
     const char *key;
@@ -23,7 +26,45 @@ typedef struct tmi_torch {
     tmi_torch_storage *storages;
     size_t storage_count;
     tmi_names keys; /* over the storages */
+    bool views;     /* a storage may be a part of another one, as in files from before torch 1.6 */
 } tmi_torch;
+
+/*
+ * The text of the header, as both forms of files give it to the parser: this, then rows, then the
+ * keys, then the pickle.
+ */
+typedef struct tmi_torch_head {
+    uint64_t rows, keys_bytes;
+    uint64_t pickle_at, pickle_bytes; /* in the model */
+    uint64_t views;                   /* of tmi_torch */
+} tmi_torch_head;
+
+typedef struct tmi_torch_row {
+    uint64_t key_at, key_len; /* in the keys */
+    uint64_t at, bytes;       /* of the storage, in the model */
+} tmi_torch_row;
+
+/* The parts of such a text. */
+typedef struct tmi_torch_text {
+    tmi_torch_row *rows;
+    char *keys, *pickle;
+} tmi_torch_text;
+
+/* pytorch.c */
+
+/*
+ * Makes the text, of which the caller fills in rows, keys and pickle. Returns false if memory runs
+ * out; text->length says how much was needed.
+ */
+bool tmi_torch_text_make(const tmi_torch_head *head, tmi_header_text *text, tmi_torch_text *parts);
+
+/* pytorch_legacy.c: files from before torch 1.6. */
+
+/* Whether these are the first bytes of such a file. It needs eight of them, or more. */
+bool tmi_torch_is_legacy(const unsigned char *start, size_t len);
+/* As tmi_container.find_text. */
+tenmap_status tmi_torch_find_legacy(tmi_header_reader *reader, tmi_header_text *text,
+                                    tenmap_error *error);
 
 /* pytorch_names.c: which tensors the pickle holds, and by which names. */
 
@@ -74,6 +115,7 @@ typedef struct tmi_torch_tensor {
     uint64_t elements; /* of a bare storage, which has no shape */
     bool bare;
     const tmi_torch_storage *storage;
+    uint64_t view_at, view_bytes; /* of the storage, what the tensor may see */
 } tmi_torch_tensor;
 
 /* Why a value is no tensor that can be opened. */
@@ -93,6 +135,10 @@ bool tmi_torch_numbers(const tmi_torch *t, tmi_ref list, uint64_t *out, uint32_t
 
 /* pytorch_header.c: turns what was found into the header's tables. */
 
+/* Fails because of t->pickle, which has a problem. */
+tenmap_status tmi_torch_fail_pickle(tmi_torch *t);
+/* Reports the globals of t->pickle that are code. Each is one finding, with its opcode's byte. */
+void tmi_torch_report_code(const tmi_torch *t);
 /*
  * Reads the pickle and fills t->header, which is zeroed, with tensors and metadata. The rest of *t
  * is set, except for t->pickle. On failure the header may be filled in part.

@@ -11,7 +11,7 @@
 
 /* The pickle itself. */
 
-static tenmap_status fail_pickle(tmi_torch *t) {
+tenmap_status tmi_torch_fail_pickle(tmi_torch *t) {
     const tmi_pickle *p = &t->pickle;
     uint64_t at = t->pickle_at + p->problem_at;
     if (p->status == TENMAP_ERR_MEMORY)
@@ -25,8 +25,7 @@ static tenmap_status fail_pickle(tmi_torch *t) {
                           (unsigned)p->bytes[p->problem_at], p->problem);
 }
 
-/* Reports the globals that are code. Each is one finding, with the offset of its opcode. */
-static void report_globals(const tmi_torch *t) {
+void tmi_torch_report_code(const tmi_torch *t) {
     const tmi_pickle *p = &t->pickle;
     for (uint32_t at = p->first_global; at; at = p->nodes.at[at + TMI_WORD_NEXT]) {
         const uint32_t *node = p->nodes.at + at;
@@ -149,8 +148,10 @@ static tenmap_status add_tensor(tmi_torch *t, torch_tables *tables, size_t i) {
                               .rank = d->rank,
                               .shape = shape,
                               .header_position = tables->count};
-    tmi_storage storage = {
-        .at = d->storage->at, .bytes = d->storage->bytes, .offset = d->offset, .strides = strides};
+    tmi_storage storage = {.at = d->storage->at + d->view_at,
+                           .bytes = d->view_bytes,
+                           .offset = d->offset,
+                           .strides = strides};
     tenmap_status status = tmi_declare_strided(t->header, t->place, tensor, &storage, t->error);
     if (status == TENMAP_ERR_FORMAT || status == TENMAP_ERR_LIMIT)
         return tmi_torch_failed(
@@ -354,11 +355,11 @@ tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t b
     tenmap_status status = index_storages(t);
     if (status == TENMAP_OK && !tmi_pickle_read(&t->pickle, pickle, bytes)) {
         if (TMI_REPORTS(t->place->report))
-            report_globals(t);
-        status = fail_pickle(t);
+            tmi_torch_report_code(t);
+        status = tmi_torch_fail_pickle(t);
     } else if (status == TENMAP_OK) {
         if (TMI_REPORTS(t->place->report))
-            report_globals(t);
+            tmi_torch_report_code(t);
         status = check_rest(t, bytes);
     }
     if (status == TENMAP_OK)

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_WRAPPED = 8, MOST_RANK = 64, LONGEST_KEY = 255, KEY_ROOM = 2 * LONGEST_KEY };
+enum { MOST_WRAPPED = 8, MOST_RANK = 64, KEY_ROOM = 2 * TMI_TORCH_LONGEST_KEY };
 
 static bool no_tensor(tmi_torch_problem *problem, tenmap_status status, uint32_t code,
                       const char *format, ...) TMI_PRINTF(4, 5);
@@ -82,7 +82,7 @@ static tmi_torch_storage *find_storage(tmi_torch *t, tmi_ref key, char *shown, s
     if (key == TMI_NO_REF || tmi_is_node(key))
         return NULL;
     tmi_atom atom = tmi_atom_of(&t->pickle, key);
-    if (atom.kind != TMI_ATOM_TEXT || atom.len > LONGEST_KEY)
+    if (atom.kind != TMI_ATOM_TEXT || atom.len > TMI_TORCH_LONGEST_KEY)
         return NULL;
     *len = tmi_atom_text(&atom, shown, KEY_ROOM);
     if (*len == SIZE_MAX) {
@@ -91,6 +91,30 @@ static tmi_torch_storage *find_storage(tmi_torch *t, tmi_ref key, char *shown, s
     }
     size_t i = tmi_names_find(&t->keys, shown, *len, tmi_hash(&t->place->key, shown, *len));
     return i == TMI_NONE ? NULL : &t->storages[i];
+}
+
+/* The part of a storage that a view sees: (key of the view, first element, number of elements). */
+static bool take_view(const tmi_torch *t, tmi_ref view, unsigned width, tmi_torch_tensor *out,
+                      tmi_torch_problem *problem) {
+    enum { FIRST = 1, ELEMENTS = 2, PARTS = 3 };
+    const tmi_pickle *p = &t->pickle;
+    uint64_t first, elements;
+    if (!t->views)
+        return OTHER_TENSOR_KIND(problem, "its storage is a view of another one");
+    if (tmi_tuple_count(p, view) != PARTS ||
+        !tmi_is_count(p, tmi_tuple_item(p, view, FIRST), &first) ||
+        !tmi_is_count(p, tmi_tuple_item(p, view, ELEMENTS), &elements))
+        return BAD_TENSOR(problem, "its storage is a view that is not described by a key and two "
+                                   "whole numbers");
+    if (first > out->elements || elements > out->elements - first)
+        return no_tensor(problem, TENMAP_ERR_FORMAT, TENMAP_FOUND_SIZE,
+                         "its storage is a view of %llu elements from number %llu on, of a storage "
+                         "that has %llu",
+                         (ull)elements, (ull)first, (ull)out->elements);
+    out->elements = elements;
+    out->view_at = first * width;
+    out->view_bytes = elements * width;
+    return true;
 }
 
 /* ("storage", type, key, location, number of elements[, view]) */
@@ -109,11 +133,6 @@ static bool describe_storage(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
         tmi_pickle_global_of(p, count > TYPE ? tmi_tuple_item(p, id, TYPE) : TMI_NO_REF);
     if (count <= ELEMENTS || type->which != TMI_GLOBAL_STORAGE)
         return BAD_TENSOR(problem, "its storage has no known type");
-    if (count > VIEW) {
-        tmi_ref view = tmi_tuple_item(p, id, VIEW);
-        if (tmi_is_node(view) || tmi_atom_of(p, view).kind != TMI_ATOM_NONE)
-            return OTHER_TENSOR_KIND(problem, "its storage is a view of another one");
-    }
     tmi_torch_storage *storage = find_storage(t, tmi_tuple_item(p, id, KEY), key, &len);
     if (!storage)
         return no_tensor(problem, TENMAP_ERR_FORMAT, TENMAP_FOUND_INCOMPLETE,
@@ -128,9 +147,15 @@ static bool describe_storage(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
         (storage->type->dtype != type->dtype || storage->type->bytes != type->bytes))
         return BAD_TENSOR(problem, "its storage %s holds %s here and %s elsewhere",
                           tmi_quote(key, len).text, type->what, storage->type->what);
+    out->elements = elements;
+    out->view_bytes = bytes;
+    tmi_ref view = count > VIEW ? tmi_tuple_item(p, id, VIEW) : TMI_NO_REF;
+    bool whole =
+        count <= VIEW || (!tmi_is_node(view) && tmi_atom_of(p, view).kind == TMI_ATOM_NONE);
+    if (!whole && !take_view(t, view, type->bytes, out, problem))
+        return false;
     storage->type = type;
     out->storage = storage;
-    out->elements = elements;
     out->dtype = type->dtype;
     if (type->dtype == TENMAP_AS_STORED)
         return no_tensor(problem, TENMAP_ERR_UNSUPPORTED, TENMAP_FOUND_DTYPE,

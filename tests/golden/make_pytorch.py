@@ -45,6 +45,25 @@ def archive(files=FILES, prefix=b"", comment=b"", records=None, wide=None, **lie
     return body + directory + tail + end(count, len(directory), len(body), comment)
 
 
+SYSTEM = b"\x80\2}(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88u."
+VALUES = b"\x80\2" + PICKLE.replace(b"K\4tQ", b"K\4NtQ")
+STORAGE = struct.pack("<Q", 4) + bytes(range(16))
+
+
+def legacy(version=b"M\xe9\3", system=SYSTEM, values=VALUES, keys=b"]X\1\0\0\0000a.", behind=STORAGE):
+    """A checkpoint as torch wrote them before 1.6: five pickles, then the storages."""
+    magic = b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+    return magic + b"\x80\2" + version + b"." + system + values + b"\x80\2" + keys + behind
+
+
+def tar_header(name, size):
+    block = bytearray(512)
+    block[:len(name)] = name
+    block[100:136] = b"0000644\0000000000\0000000000\0%011o\0" % size
+    block[257:265] = b"ustar\00000"
+    return bytes(block)
+
+
 def write(folder, name, data):
     with open(os.path.join(HERE, folder, name + ".pt"), "wb") as out:
         out.write(data)
@@ -54,6 +73,10 @@ def good():
     write("good", "torch-plain", archive())
     write("good", "torch-comment", archive(comment=b"a comment"))
     write("good", "torch-64-bits", archive(wide=0))
+    write("good", "legacy-plain", legacy())
+    # Two elements of the storage's four, from the third one on.
+    view = VALUES.replace(b"K\4NtQK\0(K\2K\2t(K\2K\1t", b"K\4(U\1vK\2K\2ttQK\0(K\2t(K\1t")
+    write("good", "legacy-view", legacy(values=view))
 
 
 def bad():
@@ -77,6 +100,23 @@ def bad():
     write("bad", "pickle-memo", archive([("m/data.pkl", b"Nr\xff\xff\xff\xff.")]))
     write("bad", "torch-big-endian", archive([("m/data.pkl", b"}."), ("m/byteorder", b"big")]))
     write("bad", "torch-no-storage", archive(FILES[:2]))
+    write("bad", "legacy-version", legacy(version=b"M\xea\3"))
+    write("bad", "legacy-big-endian", legacy(system=SYSTEM.replace(b"\x88", b"\x89")))
+    write("bad", "legacy-code-in-the-keys", legacy(keys=b"cos\nsystem\n)R."))
+    write("bad", "legacy-key-twice", legacy(keys=b"](X\1\0\0\0000X\1\0\0\0000e."))
+    write("bad", "legacy-key-without-a-tensor", legacy(keys=b"](X\1\0\0\0000X\1\0\0\0001e."))
+    write("bad", "legacy-no-storage", legacy(keys=b"].", behind=b""))
+    write("bad", "legacy-two-types", legacy(values=VALUES.replace(
+        b"u.", b"X\1\0\0\0b(X\7\0\0\0storagectorch\nHalfStorage\nU\0010U\3cpuK\4NtQu.")))
+    write("bad", "legacy-count", legacy(behind=struct.pack("<Q", 5) + bytes(20)))
+    write("bad", "legacy-pickle-truncated", legacy()[:200])
+    write("bad", "legacy-storage-truncated", legacy()[:-1])
+    write("bad", "legacy-trailing", legacy() + b"more")
+    view = VALUES.replace(b"K\4NtQ", b"K\4(U\1vK\3K\2ttQ")
+    write("bad", "legacy-view-outside", legacy(values=view))
+    write("bad", "legacy-view-of-its-own-key", legacy(values=view.replace(b"U\1v", b"U\0010")))
+    write("bad", "legacy-magic", legacy()[:10] + b"?" + legacy()[11:])
+    write("bad", "torch-tar", tar_header(b"sys_info", 0) + bytes(1024))
 
 
 if __name__ == "__main__":

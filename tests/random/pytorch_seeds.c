@@ -162,6 +162,17 @@ static const struct {
              {"ByteStorage", "float8_e4m3fn", 1}, {"DoubleStorage", "uint64", 8}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+/* A part of a storage; those of one key are the same, or nearly always. */
+static void put_view(seed_bytes *out, unsigned number, unsigned elements) {
+    unsigned which = (unsigned)roll(3);
+    char key[3] = {(char)('v' + which), (char)('0' + number), '\0'};
+    put_opcode(out, '(');
+    put_short(out, key);
+    put_int(out, roll(200) ? which : roll_size());
+    put_int(out, roll(200) ? elements - 2 * which : roll_size());
+    put_opcode(out, 't');
+}
+
 static void put_storage(seed_bytes *out, const char *storage, unsigned bytes, unsigned number) {
     char key[2] = {(char)('0' + number), '\0'};
     put_opcode(out, '(');
@@ -170,7 +181,9 @@ static void put_storage(seed_bytes *out, const char *storage, unsigned bytes, un
     put_string(out, key);
     put_string(out, "cpu");
     put_int(out, roll(500) ? STORAGE_BYTES / bytes : roll_size());
-    if (is_legacy)
+    if (is_legacy && roll(6) == 0)
+        put_view(out, number, STORAGE_BYTES / bytes);
+    else if (is_legacy)
         put_opcode(out, 'N');
     put_text(out, "tQ");
 }
@@ -330,6 +343,10 @@ void put_pickle(seed_bytes *out, bool legacy) {
     }
     put_opcode(out, '\x80');
     put_number(out, 2 + roll(4), 1);
+    for (unsigned i = 0; legacy && i < SEED_STORAGES && roll(100); i++) { /* name each of them */
+        put_storage(out, kinds[i].storage, kinds[i].bytes, i);
+        put_opcode(out, '0');
+    }
     if (roll(3) == 0)
         put_value(out, 0);
     else {
@@ -440,6 +457,7 @@ void put_zip(seed_bytes *out, const seed_bytes *pickle) {
 
 void put_legacy(seed_bytes *out, const seed_bytes *pickle) {
     static const unsigned char zeros[STORAGE_BYTES];
+    unsigned first = (unsigned)roll(SEED_STORAGES); /* the keys are in any order */
     put_bytes(out, "\x80\2\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
     put_bytes(out, "\x80\2M\xe9\3.", 6);
     put_bytes(
@@ -451,11 +469,14 @@ void put_legacy(seed_bytes *out, const seed_bytes *pickle) {
     put_bytes(out, "\x80\2](", 4);
     for (unsigned i = 0; i < SEED_STORAGES; i++) {
         put_bytes(out, "X\1\0\0\0", 5);
-        put_number(out, '0' + i, 1);
+        put_number(out, '0' + (roll(200) ? (i + first) % SEED_STORAGES : roll(5)), 1);
     }
     put_bytes(out, "e.", 2);
     for (unsigned i = 0; i < SEED_STORAGES; i++) {
-        put_number(out, STORAGE_BYTES / kinds[i].bytes, 8);
+        unsigned which = (i + first) % SEED_STORAGES;
+        put_number(out, roll(200) ? STORAGE_BYTES / kinds[which].bytes : roll_size(), 8);
         put_bytes(out, zeros, STORAGE_BYTES);
     }
+    if (roll(50) == 0)
+        put_bytes(out, zeros, 1 + roll(20));
 }

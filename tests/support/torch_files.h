@@ -242,4 +242,58 @@ static inline bytes make_checkpoint(torch_bytes *pickle, size_t storages, size_t
     return out;
 }
 
+/* Checkpoints from before torch 1.6. */
+
+/* The pickles around the values, and the storages. What is NULL is as torch writes it. */
+typedef struct legacy_settings {
+    const char *magic, *version, *system, *keys;
+    size_t magic_len, version_len, system_len, keys_len;
+    const uint64_t *counts; /* of the storages; NULL: of floats */
+    const char *behind;     /* the last storage */
+} legacy_settings;
+
+#define LEGACY_MAGIC "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."
+#define LEGACY_VERSION "\x80\2M\xe9\3."
+#define LEGACY_SYSTEM                                                                              \
+    "\x80\2}(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88X\n\0\0\0type_sizes}u."
+
+static inline void legacy_part(torch_bytes *b, const char *given, size_t len, const char *usual,
+                               size_t usual_len) {
+    torch_put(b, given ? given : usual, given ? len : usual_len);
+}
+
+/* Values and storages "0", "1", ... of `size` bytes each. Frees the values. */
+static inline bytes make_legacy(torch_bytes *values, size_t storages, size_t size,
+                                const legacy_settings *given) {
+    static const legacy_settings usual = {.magic = NULL};
+    const legacy_settings *set = given ? given : &usual;
+    torch_bytes b = {{NULL, 0}, 0};
+#define PART(part, text) legacy_part(&b, set->part, set->part##_len, text, sizeof(text) - 1)
+    PART(magic, LEGACY_MAGIC);
+    PART(version, LEGACY_VERSION);
+    PART(system, LEGACY_SYSTEM);
+#undef PART
+    torch_put(&b, values->out.at, values->out.size);
+    if (set->keys) {
+        torch_put(&b, set->keys, set->keys_len);
+    } else {
+        TORCH_LITERAL(&b, "\x80\2](");
+        for (size_t i = 0; i < storages; i++)
+            pickle_text(&b, (char[]){(char)('0' + i), '\0'});
+        TORCH_LITERAL(&b, "e.");
+    }
+    for (size_t i = 0; i < storages; i++) {
+        torch_number(&b, set->counts ? set->counts[i] : size / 4, 8);
+        for (size_t k = 0; k < size; k++) {
+            unsigned char byte = pattern_byte(k);
+            torch_put(&b, &byte, 1);
+        }
+    }
+    if (set->behind)
+        torch_put(&b, set->behind, strlen(set->behind));
+    free(values->out.at);
+    *values = (torch_bytes){{NULL, 0}, 0};
+    return b.out;
+}
+
 #endif

@@ -222,7 +222,7 @@ static void foreign_files_are_named(void **state) {
          "NumPy archive"},
         {START("PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0readme.txt"),
          "zip archive"},
-        {START("\x80\2\x8a\n\x6c\xfc\x9c\x46\xf9 j\xa8P\x19."), "Python pickle"},
+        {START("\x80\2\x8a\n\x6c\xfc\x9c\x46\xf9 j\xa8P\x19."), "protocol's version"},
         {START("\x80\4\x95\x1a\0\0\0\0\0\0\0}\x94"), "Python pickle"},
         {START("\x1f\x8b\x08\x08\1\2\3\4\5\6"), "gzip archive"},
         {START("\x28\xb5\x2f\xfd\1\2\3\4\5\6"), "Zstandard archive"},

@@ -8,6 +8,7 @@
 #endif
 #include "gguf_files.h"
 #include "support.h"
+#include "torch_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -192,6 +193,37 @@ static void every_allocation_of_a_gguf_file_may_fail(void **state) {
     fail_each("a GGUF file of several", in_folder(state, "x-00001-of-00002.gguf"), &options);
     free(f.out.at);
     free(small.at);
+}
+
+/* A strided tensor, one out of order, a view of a storage, and metadata. */
+static torch_bytes checkpoint_values(bool legacy) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "\x80\2}(");
+    pickle_text(&p, "strided");
+    pickle_put_tensor(&p, &(pickle_tensor){"1", 24, 0, {6, 4}, {1, 6}, 2, NULL, NULL});
+    pickle_text(&p, "plain");
+    pickle_vector(&p, "0", 24);
+    pickle_text(&p, "view");
+    pickle_global(&p, "torch._utils", "_rebuild_tensor");
+    TORCH_LITERAL(&p, "((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000NK\x18");
+    if (legacy)
+        TORCH_LITERAL(&p, "(U\1vK\1K\2t");
+    TORCH_LITERAL(&p, "tQK\0K\2\x85K\1\x85tRX\5\0\0\0epochK\3u.");
+    return p;
+}
+
+static void every_allocation_of_a_pytorch_file_may_fail(void **state) {
+    enum { STORAGE = 96 };
+    torch_bytes values = checkpoint_values(false);
+    bytes file = make_checkpoint(&values, 2, STORAGE);
+    write_file(in_folder(state, "one.pt"), file.at, file.size);
+    fail_each("a PyTorch file", in_folder(state, "one.pt"), NULL);
+    free(file.at);
+    values = checkpoint_values(true);
+    file = make_legacy(&values, 2, STORAGE, NULL);
+    write_file(in_folder(state, "old.pt"), file.at, file.size);
+    fail_each("a PyTorch file from before 1.6", in_folder(state, "old.pt"), NULL);
+    free(file.at);
 }
 
 static void every_allocation_of_a_sharded_model_may_fail(void **state) {
@@ -775,6 +807,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_writing_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_gguf_file_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_pytorch_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_take_may_fail, empty_folder),
