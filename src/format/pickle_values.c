@@ -28,9 +28,9 @@ static bool line_of(const tmi_pickle *p, size_t at, tmi_atom *atom) {
     return true;
 }
 
-/* Reads a whole number in decimal, as protocol 0 has it. */
+/* Reads a whole number in decimal, as protocol 0 has it; false if it needs more than 64 bits. */
 static bool decimal_of(const tmi_atom *line, int64_t *out) {
-    enum { MOST_DIGITS = 18 };
+    enum { MOST_DIGITS = 19 }; /* which fit into 64 bits without the sign */
     size_t i = line->len && line->text[0] == '-', len = line->len;
     uint64_t value = 0;
     if (len > i && line->text[len - 1] == 'L')
@@ -43,8 +43,8 @@ static bool decimal_of(const tmi_atom *line, int64_t *out) {
             return false;
         value = value * 10 + (uint64_t)(line->text[i] - '0');
     }
-    *out = negative ? -(int64_t)value : (int64_t)value;
-    return true;
+    *out = (int64_t)(negative ? 0 - value : value);
+    return value <= (uint64_t)INT64_MAX + negative;
 }
 
 static void read_int_line(const tmi_pickle *p, size_t at, tmi_atom *atom) {

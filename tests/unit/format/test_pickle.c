@@ -33,6 +33,13 @@ static tmi_atom atom_in(const char *text, size_t len, tmi_pickle *p) {
     return tmi_atom_of(p, p->root);
 }
 
+#define IS_KIND(text, expected_kind)                                                               \
+    do {                                                                                           \
+        tmi_pickle p_;                                                                             \
+        assert_int_equal(atom_in(text, sizeof(text) - 1, &p_).kind, TMI_ATOM_##expected_kind);     \
+        tmi_pickle_free(&p_);                                                                      \
+    } while (0)
+
 #define IS_NUMBER(text, expected_kind, value)                                                      \
     do {                                                                                           \
         tmi_pickle p_;                                                                             \
@@ -53,8 +60,13 @@ static void numbers_are_read(void **state) {
     IS_NUMBER("I01\n.", BOOL, 1);
     IS_NUMBER("I00\n.", BOOL, 0);
     IS_NUMBER("L-7L\n.", INT, -7);
+    IS_NUMBER("L9223372036854775807L\n.", INT, INT64_MAX);
+    IS_NUMBER("L-9223372036854775808L\n.", INT, INT64_MIN);
+    IS_NUMBER("I-9223372036854775807\n.", INT, -INT64_MAX);
     IS_NUMBER("L\n.", BIG, 0);
     IS_NUMBER("L12345678901234567890123L\n.", BIG, 0);
+    IS_KIND("L9223372036854775808L\n.", BIG);
+    IS_KIND("L-9223372036854775809L\n.", BIG);
     IS_NUMBER("\x88.", BOOL, 1);
     IS_NUMBER("\x89.", BOOL, 0);
     IS_NUMBER("\x8a\0.", INT, 0);
