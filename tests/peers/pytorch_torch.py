@@ -192,11 +192,11 @@ def compare_all(library, files, failures, tally):
             failures.append("%s (%s): %s: %s" % (os.path.basename(path), what, type(error).__name__, error))
 
 
-def odd_one(library, folder, name, value):
+def odd_one(library, folder, name, value, form):
     """What tenmap makes of a tensor that is more than elements and strides."""
     path = os.path.join(folder, "odd-%s.pt" % name)
     root = {"before": torch.ones(2), "odd": value, "after": torch.zeros(3)}
-    torch.save(root, path)
+    torch.save(root, path, _use_new_zipfile_serialization=form == "zip")
     value = load(path, root, collections.Counter())["odd"]  # some versions lose what they save
     try:
         model = library.open(path)
@@ -228,10 +228,13 @@ def compare_odd_ones(library, folder, failures):
         except (AttributeError, KeyError, RuntimeError, NotImplementedError, TypeError, pickle.PicklingError):
             print("  %-18s torch %s does not save it" % (name, torch.__version__))
             continue
-        try:
-            print("  %-18s %s" % (name, odd_one(library, folder, name, value)))
-        except AssertionError as error:
-            failures.append("%s: %s" % (name, error))
+        for form in ("zip", "legacy"):
+            try:
+                print("  %-18s %-6s %s" % (name, form, odd_one(library, folder, name, value, form)))
+            except AssertionError as error:
+                failures.append("%s, %s: %s" % (name, form, error))
+            except (AttributeError, KeyError, RuntimeError, NotImplementedError, TypeError) as error:
+                print("  %-18s %-6s torch does not save it: %s" % (name, form, error))
 
 
 def main():
