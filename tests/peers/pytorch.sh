@@ -85,7 +85,7 @@ debian() {
 }
 debian_python() {
     folder=$work/debian/usr/lib/$(uname -m)-linux-gnu
-    LD_LIBRARY_PATH=$folder:$folder/blas:$folder/lapack PYTHONPATH=$work/debian/usr/lib/python3/dist-packages \
+    LD_LIBRARY_PATH=$work/debian/usr/lib:$folder:$folder/blas:$folder/lapack PYTHONPATH=$work/debian/usr/lib/python3/dist-packages \
         /usr/bin/python3 "$@"
 }
 oldest() {

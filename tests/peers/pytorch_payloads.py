@@ -129,12 +129,20 @@ WAYS = {"REDUCE": by_reduce, "INST": by_inst, "OBJ": by_obj, "NEWOBJ": by_newobj
         "default_factory": by_default_factory}
 
 
+def storage_of_floats(elements, view=b""):
+    """A reference to storage '0'; `view` is what follows the number of its elements."""
+    return (b"(" + text("storage") + as_global("torch", "FloatStorage") + text("0") + text("cpu") + b"K" +
+            bytes([elements]) + view + b"tQ")
+
+
+def a_vector(storage, elements):
+    return (as_global("torch._utils", "_rebuild_tensor_v2") + b"(" + storage + b"K\x00K" + bytes([elements]) +
+            b"\x85K\x01\x85\x89" + as_global("collections", "OrderedDict") + b")RtR")
+
+
 def a_tensor(legacy):
     """A vector of three F32 in storage '0'."""
-    persistent = b"(" + text("storage") + as_global("torch", "FloatStorage") + text("0") + text("cpu") + b"K\x03"
-    persistent += b"N" if legacy else b""
-    return (as_global("torch._utils", "_rebuild_tensor_v2") + b"(" + persistent + b"tQK\x00K\x03\x85K\x01\x85\x89" +
-            as_global("collections", "OrderedDict") + b")RtR")
+    return a_vector(storage_of_floats(3, b"N" if legacy else b""), 3)
 
 
 def place(where, payload, legacy):
@@ -176,11 +184,11 @@ LEGACY = {"magic": pickle.dumps(0x1950a86a20f9469cfc6c, 2), "protocol": pickle.d
                                   "type_sizes": {"short": 2, "int": 4, "long": 4}}, 2)}
 
 
-def legacy_file(pickled, part="main"):
+def legacy_file(pickled, part="main", storage=STORAGE):
     parts = dict(LEGACY, main=place("root", a_tensor(True), True)[0], keys=pickle.dumps(["0"], 2))
     parts[part] = pickled
     at = sum(len(parts[name]) for name in list(parts)[:list(parts).index(part)])
-    return b"".join(parts.values()) + struct.pack("<q", 3) + STORAGE, at
+    return b"".join(parts.values()) + struct.pack("<q", len(storage) // 4) + storage, at
 
 
 def benign():

@@ -14,6 +14,7 @@ import ctypes
 import io
 import os
 import pickle
+import struct
 import sys
 import tempfile
 import warnings
@@ -28,6 +29,7 @@ except ImportError as missing:
     print("skipped: %s" % missing)
     sys.exit(peer.SKIP)
 import pytorch_checkpoints
+import pytorch_payloads
 from pytorch_library import FOUND_CODE, OPEN_BRANCHES, Library, Refused
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "net", "params_ema", "params", "ema")
@@ -237,6 +239,30 @@ def compare_odd_ones(library, folder, failures):
                 print("  %-18s %-6s torch does not save it: %s" % (name, form, error))
 
 
+def compare_views(library, folder, failures):
+    """Storages that are parts of others: torch 0.1.10 to 0.3 wrote them, newer ones only read them."""
+
+    def vector(elements, view):
+        return pytorch_payloads.a_vector(pytorch_payloads.storage_of_floats(6, view), elements)
+
+    name = pytorch_payloads.text
+    view = b"(" + name("v") + b"K\x02K\x03t"  # three elements from the third one on
+    other = b"(" + name("w") + b"K\x01K\x05t"
+    pickled = (b"\x80\2}" + name("whole") + vector(6, b"N") + b"s" + name("part") + vector(3, view) + b"s" +
+               name("again") + vector(2, view) + b"s" + name("overlaps") + vector(5, other) + b"s.")
+    path = os.path.join(folder, "views.pt")
+    with open(path, "wb") as file:
+        file.write(pytorch_payloads.legacy_file(pickled, storage=struct.pack("<6f", *range(6)))[0])
+    root, model = load(path, None, collections.Counter()), library.open(path)
+    try:
+        compare_tensors(library, model, root, 0, collections.Counter())
+        assert root["part"].tolist() == [2.0, 3.0, 4.0] and root["overlaps"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+        print("views of storages: the same as torch's")
+    except AssertionError as error:
+        failures.append("views: %s" % error)
+    library.close(model)
+
+
 def main():
     library = Library(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 500
@@ -254,6 +280,7 @@ def main():
                         tally)
         print("tensors that are more than elements and strides:")
         compare_odd_ones(library, folder, failures)
+        compare_views(library, folder, failures)
     for what, number in sorted(tally.items()):
         print("  %6d %s" % (number, what))
     for failure in failures:

@@ -245,6 +245,23 @@ static void foreign_files_are_named(void **state) {
     }
 }
 
+/* Before 0.1.10, torch wrote tar archives of four entries; any other tar archive is only that. */
+static void tar_archives_are_named(void **state) {
+    static const char *const entries[] = {"sys_info", "pickle",    "tensors",
+                                          "storages", "sys_info2", "./model.safetensors"};
+    enum { OF_TORCH = 4, BLOCK = 512, MAGIC_AT = 257 };
+    for (size_t i = 0; i < COUNT(entries); i++) {
+        const char *path = in_folder(state, "model.tar");
+        char block[2 * BLOCK] = "";
+        snprintf(block, 100, "%s", entries[i]);
+        memcpy(block + MAGIC_AT, "ustar", 5);
+        write_file(path, block, sizeof block);
+        must_fail(path, NULL, TENMAP_ERR_FORMAT,
+                  i < OF_TORCH ? "load it with a recent torch and save it again"
+                               : "this is a tar archive: unpack it first");
+    }
+}
+
 /* A header whose length field starts like a pickle is still a model. */
 static void a_model_is_never_taken_for_something_else(void **state) {
     (void)state;
@@ -268,6 +285,7 @@ int main(void) {
         cmocka_unit_test_setup(a_set_without_an_index_must_not_name_a_tensor_twice, empty_folder),
         cmocka_unit_test_setup(a_folder_of_model_folders_names_them, empty_folder),
         cmocka_unit_test_setup(foreign_files_are_named, empty_folder),
+        cmocka_unit_test_setup(tar_archives_are_named, empty_folder),
         cmocka_unit_test(a_model_is_never_taken_for_something_else),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
