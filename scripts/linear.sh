@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks that opening takes time and memory linear in the header, whatever the file, and that the
 # tool's commands do too. Measures instructions (callgrind) and peak memory at n and 2n for each
-# case of tests/linear.c, and prints one table. Fails if a ratio is above what the case allows: 2.2,
+# case of tests/linear*.c, and prints one table. Fails if a ratio is above what the case allows: 2.2,
 # or 2.3 if tensors or names are sorted. Neither figure depends on how busy the machine is.
 #
 #     scripts/linear.sh [DIVISOR [CASE...]]
@@ -60,7 +60,7 @@ build_tool() {
 is_chosen() {
     [ -z "$chosen" ] || case " $chosen " in *" $1 "*) ;; *) return 1 ;; esac
 }
-build linear tests/linear.c
+build linear tests/linear.c tests/linear_pickles.c
 # The editor that `meta edit` calls: it changes every value.
 EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR
 unset VISUAL

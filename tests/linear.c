@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
+#include "linear_pickles.h"
 #include "tenmap.h"
 
 #include <stdarg.h>
@@ -427,7 +428,19 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
 }
 
 /* Other files beside model.safetensors, or instead of it. */
-enum { ALONE, LISTED, CONFIG, LONG_KEY, LINKS, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
+enum {
+    ALONE,
+    LISTED,
+    CONFIG,
+    LONG_KEY,
+    LINKS,
+    INDEX,
+    INDEX_LISTS_MORE,
+    FOLDER,
+    GGUF,
+    TORCH,
+    LEGACY
+};
 
 enum { PIPE, TERMINAL };
 
@@ -451,6 +464,26 @@ static const struct linear_case {
     {"gguf-nested", gguf_nested, 500000, 2.3, 0, GGUF, TENMAP_OK},
     {"gguf-tensors", gguf_tensors, 200000, 2.2, 0, GGUF, TENMAP_OK},
     {"gguf-backwards", gguf_backwards, 200000, 2.3, 0, GGUF, TENMAP_OK},
+    {"torch-memos", pickle_memos, 25000000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-gets", pickle_gets, 25000000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-tuples", pickle_tuples, 50000000, 2.2, 0, TORCH, TENMAP_ERR_LIMIT},
+    {"torch-nested", pickle_nested, 17000000, 2.2, 0, TORCH, TENMAP_ERR_LIMIT},
+    {"torch-string", pickle_string, 50000000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-tensors", pickle_tensors, 1000000, 2.3, 0, TORCH, TENMAP_OK},
+    {"torch-values", pickle_values, 2500000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-keys", pickle_keys, 12500000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-alternating", pickle_alternating, 5000000, 2.2, 0, TORCH, TENMAP_OK},
+    {"torch-storages", pickle_storages, 800000, 2.3, 0, TORCH, TENMAP_OK},
+    {"legacy-memos", pickle_memos, 25000000, 2.2, 0, LEGACY, TENMAP_OK},
+    {"legacy-gets", pickle_gets, 25000000, 2.2, 0, LEGACY, TENMAP_OK},
+    {"legacy-tuples", pickle_tuples, 50000000, 2.2, 0, LEGACY, TENMAP_ERR_LIMIT},
+    {"legacy-nested", pickle_nested, 17000000, 2.2, 0, LEGACY, TENMAP_ERR_LIMIT},
+    {"legacy-string", pickle_string, 50000000, 2.2, 0, LEGACY, TENMAP_OK},
+    {"legacy-tensors", pickle_tensors, 1000000, 2.3, 0, LEGACY, TENMAP_OK},
+    {"legacy-values", pickle_values, 2500000, 2.2, 0, LEGACY, TENMAP_OK},
+    {"legacy-storages", pickle_storages, 800000, 2.3, 0, LEGACY, TENMAP_OK},
+    {"legacy-references", pickle_references, 12500000, 2.2, 0, LEGACY, TENMAP_OK},
+    {"legacy-views", pickle_views, 1600000, 2.3, 0, LEGACY, TENMAP_OK},
     {"odd-at-the-end", odd_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_OK},
     {"same-name-at-the-end", same_name_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_ERR_FORMAT},
     {"offsets-backwards", backwards, 400000, 2.3, 0, ALONE, TENMAP_OK},
@@ -559,6 +592,13 @@ static void make_gguf(const struct linear_case *c, size_t n, const char *folder)
         die("cannot write a file");
 }
 
+static void make_torch(const struct linear_case *c, size_t n, const char *folder) {
+    FILE *f = create(folder, "model.pt");
+    (c->beside == TORCH ? write_torch_zip : write_torch_legacy)(f, c->write, n);
+    if (fclose(f) != 0)
+        die("cannot write a file");
+}
+
 static void make_index(size_t n, size_t listed, const char *folder) {
     FILE *f = create(folder, "model.safetensors.index.json");
     fputs("{\"metadata\":{\"total_size\":0},\"weight_map\":{", f);
@@ -622,6 +662,8 @@ static void make(const struct linear_case *c, size_t n, const char *folder) {
         make_folder(n, folder);
     else if (c->beside == GGUF)
         make_gguf(c, n, folder);
+    else if (c->beside == TORCH || c->beside == LEGACY)
+        make_torch(c, n, folder);
     else
         make_file(c, n, folder, c->beside <= LINKS ? "model.safetensors" : "one.safetensors");
     if (c->beside == LISTED)
@@ -668,7 +710,10 @@ static void open_one(const struct linear_case *c, const char *folder) {
     options.threads = 1;
     if (c->beside == LISTED)
         options.backend = TENMAP_BACKEND_READ;
-    tenmap_status status = tenmap_open(folder, &options, &model, &error);
+    char path[4096];
+    bool torch = c->beside == TORCH || c->beside == LEGACY; /* folders do not list their names */
+    snprintf(path, sizeof path, "%s%s", folder, torch ? "/model.pt" : "");
+    tenmap_status status = tenmap_open(path, &options, &model, &error);
     if (status != c->status) {
         fprintf(stderr, "linear: %s: expected %s, got %s: %s\n", c->name,
                 tenmap_status_name(c->status), tenmap_status_name(status),
