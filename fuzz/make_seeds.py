@@ -349,8 +349,17 @@ def torch_tensor(key, count, offset, shape, strides, kind="FloatStorage"):
             b"\x89ccollections\nOrderedDict\n)RtR")
 
 
+def golden_files(kind, beginning):
+    """The golden PyTorch checkpoints whose names begin so."""
+    folder = os.path.join(HERE, "..", "tests", "golden", kind)
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(beginning) and name.endswith(".pt"):
+            with open(os.path.join(folder, name), "rb") as file:
+                yield "%s_%s" % (kind, name[:-3]), file.read()
+
+
 def pytorch_seeds():
-    """Pickles, which the target wraps, and one archive."""
+    """Pickles, which the target wraps; archives; and what follows the magic number of old files."""
     key = lambda name: b"X" + struct.pack("<I", len(name)) + name.encode()
     whole = torch_tensor("0", 24, 0, [4, 6], [6, 1])
     pickles = {
@@ -377,7 +386,18 @@ def pytorch_seeds():
                     b".",
         "bad_memo": b"Nr\xff\xff\xff\xff.", "bad_length": b"X\xff\xff\xff\xffa.", "bad_stop": b"NN."}
     for name, pickle in pickles.items():
-        write("pytorch", name, pickle)
+        write("pickle", name, pickle)
+    for kind in ("good", "bad"):
+        for name, data in golden_files(kind, ("torch-", "zip-")):
+            write("zip", name, data)
+        for name, data in golden_files(kind, "legacy-"):
+            write("legacy", name, data[15:])
+    system = b"\x80\2M\xe9\3.}U\rlittle_endian\x88s."
+    write("legacy", "good_two", system + pickles["good_dict"] + b"](U\0010U\0011e." +
+          2 * (struct.pack("<Q", 24) + bytes(96)))
+    write("legacy", "good_module", system + pickles["good_module"] + b"]U\0010a." +
+          struct.pack("<Q", 24) + bytes(96))
+    write("legacy", "good_empty", b"I1001\n.(dV" + b"little_endian\nI01\ns.(dp0\n.(lp0\n.")
     entries, directory = b"", b""
     for name, data in {"m/data.pkl": pickles["good_dict"], "m/data/0": bytes(96),
                        "m/data/1": bytes(96), "m/byteorder": b"little"}.items():
@@ -385,7 +405,7 @@ def pytorch_seeds():
         directory += (b"PK\1\2\0\0" + fields + bytes(10) +
                       struct.pack("<I", len(entries)) + name.encode())
         entries += b"PK\3\4" + fields + name.encode() + data
-    write("pytorch", "good_archive", entries + directory + b"PK\5\6\0\0\0\0" +
+    write("zip", "good_archive", entries + directory + b"PK\5\6\0\0\0\0" +
           struct.pack("<HHIIH", 4, 4, len(directory), len(entries), 0))
 
 
