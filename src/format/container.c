@@ -15,6 +15,7 @@ enum { CONTAINERS = sizeof containers / sizeof containers[0] };
 static const tmi_container *const in_folders[] = {
     &tmi_safetensors,
     &tmi_gguf,
+    &tmi_pytorch,
 #ifdef TENMAP_TOY_CONTAINER
     &tmi_toy_container,
 #endif

@@ -376,6 +376,11 @@ typedef struct tmi_folder_names {
     const char *const
         *first;              /* whole names that are taken before all others, best first; or NULL */
     const char *const *last; /* files with these words are taken if there are no others; or NULL */
+    /*
+     * How names of models begin, before a dot or a hyphen; other files with these endings are not
+     * looked at, since other programs use the endings too. NULL: every file counts.
+     */
+    const char *const *stems;
 } tmi_folder_names;
 
 /* How the files of a format say which part of a model they are (tmi_split). */

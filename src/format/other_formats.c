@@ -269,7 +269,7 @@ const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t si
 }
 
 bool tmi_is_other_index(const char *name) {
-    static const char *const parts[] = {".bin.index", ".msgpack.index", ".h5.index"};
+    static const char *const parts[] = {".msgpack.index", ".h5.index"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strstr(name, parts[i]))
             return true;

@@ -248,5 +248,23 @@ static tenmap_status parse_torch(tmi_header *header, const tmi_place *place, tmi
     return status;
 }
 
-const tmi_container tmi_pytorch = {
-    .name = "pytorch", .recognize = is_torch, .find_text = find_torch_text, .parse = parse_torch};
+static const char *const torch_endings[] = {".bin", ".pt", ".pth", ".ckpt", NULL};
+static const char *const torch_first[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                          "diffusion_pytorch_model.bin",
+                                          "diffusion_pytorch_model.bin.index.json", NULL};
+/* Trainers write optimizers, schedulers and arguments with the same endings. */
+static const char *const torch_stems[] = {"pytorch_model",
+                                          "diffusion_pytorch_model",
+                                          "open_clip_pytorch_model",
+                                          "pytorch_lora_weights",
+                                          "adapter_model",
+                                          "consolidated",
+                                          NULL};
+static const tmi_folder_names torch_folder = {
+    .endings = torch_endings, .has_index = true, .first = torch_first, .stems = torch_stems};
+
+const tmi_container tmi_pytorch = {.name = "pytorch",
+                                   .recognize = is_torch,
+                                   .find_text = find_torch_text,
+                                   .parse = parse_torch,
+                                   .folder = &torch_folder};

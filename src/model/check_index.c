@@ -60,6 +60,11 @@ void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
     }
 }
 
+/* PyTorch files may name a range several times; it counts once. Such tensors are neighbors. */
+static bool is_same_range(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->shard == b->shard && a->file_offset == b->file_offset && a->nbytes == b->nbytes;
+}
+
 static void check_total_size(const tenmap_model *model, const tmi_index *index, const char *path) {
     uint64_t total = 0;
     if (!index->has_total_size) {
@@ -71,7 +76,9 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
     if (model->report->errors || model->missing_count)
         return; /* the tensors at hand are not those that the index describes */
     for (size_t i = 0; i < model->tensor_count; i++)
-        total += model->tensors[i].nbytes;
+        total += i && is_same_range(&model->tensors[i - 1], &model->tensors[i])
+                     ? 0
+                     : model->tensors[i].nbytes;
     if (total != index->total_size)
         TMI_REPORT(model->report, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
                    "%s: the index says that the tensors have %llu bytes in total "
@@ -91,8 +98,10 @@ static int compare_listed_file(const void *name, const void *file) {
 
 static bool check_folder_entry(void *ctx, const char *name) {
     const folder_check *b = ctx;
-    if (tmi_is_numbered_name(name) && !bsearch(name, b->index->files, b->index->file_count,
-                                               sizeof *b->index->files, compare_listed_file))
+    const tmi_index *index = b->index;
+    const char *like = index->file_count ? index->files[0].name : NULL;
+    if (tmi_is_numbered_name(name, like) &&
+        !bsearch(name, index->files, index->file_count, sizeof *index->files, compare_listed_file))
         TMI_REPORT(b->model->report, EXTRA_SHARD, TENMAP_NO_SHARD, 0, NULL,
                    "%s: %s lies beside the index, which names no tensor in it",
                    tmi_quote_path(b->path).text, tmi_quote_path(name).text);

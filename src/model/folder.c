@@ -25,7 +25,8 @@ typedef struct candidates {
     const tenmap_io *io; /* lists the folder; NULL: the system does */
     const char *folder;
     bool out_of_memory, too_many;
-    bool other_index; /* a PyTorch or Flax index was seen */
+    bool other_index; /* an index of Flax or TensorFlow was seen */
+    char *unusual;    /* a file with a model's ending and another name: the first of them */
 } candidates;
 
 static bool ends_with(const char *name, const char *end) {
@@ -137,6 +138,15 @@ static const tmi_container *container_of_file(const char *name) {
     return NULL;
 }
 
+/* Whether files of the container have such names, so that this one counts in a folder. */
+static bool has_usual_name(const char *name, const tmi_container *container) {
+    const char *const *stem = container->folder->stems;
+    for (; stem && *stem; stem++)
+        if (starts_with(name, *stem) && (name[strlen(*stem)] == '.' || name[strlen(*stem)] == '-'))
+            return true;
+    return !container->folder->stems;
+}
+
 static bool has_word(const char *name, const char *const *words) {
     for (; words && *words; words++)
         if (strstr(name, *words))
@@ -159,7 +169,7 @@ static bool classify_name(candidate *c, bool *other_index) {
         return false;
     }
     c->container = container_of_file(name);
-    if (!c->container)
+    if (!c->container || !has_usual_name(name, c->container))
         return false;
     if (has_word(name, c->container->folder->last))
         c->second_choice = true;
@@ -175,6 +185,17 @@ static bool is_folder_in(const char *folder, const char *name) {
     return is;
 }
 
+/* Keeps the first name, in the order of strcmp, of a file that may be a model by another name. */
+static bool note_unusual(candidates *list, const char *name) {
+    if (name[0] == '.' || !container_of_file(name) ||
+        (list->unusual && strcmp(list->unusual, name) <= 0))
+        return true;
+    free(list->unusual);
+    list->unusual = tmi_copy_text(name, strlen(name));
+    list->out_of_memory = !list->unusual;
+    return list->unusual != NULL;
+}
+
 static bool add_candidate(void *ctx, const char *name) {
     candidates *list = ctx;
     list->too_many = list->count == TMI_MOST_LISTED;
@@ -185,9 +206,10 @@ static bool add_candidate(void *ctx, const char *name) {
         list->out_of_memory = true;
         return false;
     }
-    if (!classify_name(&c, &list->other_index) || (!list->io && is_folder_in(list->folder, name))) {
+    bool is_model = classify_name(&c, &list->other_index);
+    if (!is_model || (!list->io && is_folder_in(list->folder, name))) {
         free(c.name);
-        return true;
+        return is_model || note_unusual(list, name);
     }
     candidate *items = tmi_grow(list->items, list->count, &list->capacity, sizeof *items);
     if (!items) {
@@ -213,6 +235,7 @@ static void free_candidates(candidates *list) {
         free(list->items[i].name);
     free(list->items);
     free(list->numbered);
+    free(list->unusual);
 }
 
 /* Numbered sets. Sorting brings the files of each set together, however many digits they have. */
@@ -235,14 +258,26 @@ static int by_member(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-/* Keeps only the candidates of the preferred container. */
+/* The first container of which the folder has candidates of the rank; NULL if there are none. */
+static const tmi_container *first_container(const candidates *list, bool second_choice) {
+    const tmi_container *container;
+    for (size_t i = 0; (container = tmi_container_at(i)) != NULL; i++)
+        for (size_t k = 0; k < list->count; k++)
+            if (list->items[k].container == container &&
+                list->items[k].second_choice == second_choice)
+                return container;
+    return NULL;
+}
+
+/*
+ * Keeps only the candidates of the preferred container. Files of second choice are taken only if
+ * there is nothing else, of any container.
+ */
 static void prefer_container(candidates *list) {
-    const tmi_container *best = NULL;
+    const tmi_container *best = first_container(list, false);
     size_t kept = 0;
-    for (size_t i = 0; !best && tmi_container_at(i); i++)
-        for (size_t k = 0; !best && k < list->count; k++)
-            if (list->items[k].container == tmi_container_at(i))
-                best = tmi_container_at(i);
+    if (!best)
+        best = first_container(list, true);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].container == best)
             list->items[kept++] = list->items[i];
@@ -370,7 +405,7 @@ static bool note_subfolder(void *ctx, const char *name) {
     return ++found->looked < LOOK_AT_MOST;
 }
 
-/* The endings of all files that are models: ".safetensors or .gguf". */
+/* The endings or names of all files that are models: ".safetensors, .gguf or pytorch_model.bin". */
 static const char *all_endings(char *out, size_t size) {
     const tmi_container *c;
     const char *before = "", *next = NULL;
@@ -380,7 +415,9 @@ static const char *all_endings(char *out, size_t size) {
             if (next && used < size)
                 used += (size_t)snprintf(out + used, size - used, "%s%s", before, next);
             before = next ? ", " : "";
-            next = *ending;
+            next = c->folder->stems ? c->folder->first[0] : *ending;
+            if (c->folder->stems)
+                break; /* the ending alone does not make it a model */
         }
     if (next && used < size)
         snprintf(out + used, size - used, "%s%s", used ? " or " : "", next);
@@ -405,6 +442,14 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
                      "%s: this folder itself holds no model, but each of these folders inside "
                      "it does; open one of them: %s",
                      tmi_quote_path(list->folder).text, tmi_list_end(&names)));
+    if (list->unusual)
+        return tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                     "%s: this folder holds no %s file and no index; %s opens by its own path if "
+                     "it is a model",
+                     tmi_quote_path(list->folder).text, all_endings(endings, sizeof endings),
+                     tmi_quote(list->unusual, strlen(list->unusual)).text));
     tmi_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this folder holds no %s file and no index%s",
              tmi_quote_path(list->folder).text, all_endings(endings, sizeof endings),
              list->other_index ? ", only an index of another format: fetch the SafeTensors release"
@@ -497,9 +542,10 @@ void tmi_folder_choice_free(tmi_folder_choice *choice) {
     *choice = (tmi_folder_choice){.count = 0};
 }
 
-bool tmi_is_numbered_name(const char *name) {
+bool tmi_is_numbered_name(const char *name, const char *like) {
     bool unused;
     candidate c = {.name = (char *)(uintptr_t)name};
+    const tmi_container *asked = like ? container_of_file(like) : NULL;
     return classify_name(&c, &unused) && c.kind == CANDIDATE_NUMBERED && !c.second_choice &&
-           c.container->folder->has_index;
+           c.container->folder->has_index && (!asked || c.container == asked);
 }

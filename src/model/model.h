@@ -31,9 +31,10 @@ tenmap_status tmi_hub_cache_choose(char **snapshot, const tenmap_io *io, const c
                                    tenmap_error *error);
 /*
  * Whether this is the name of a file of a numbered set, name-00001-of-00005.safetensors, of a
- * format whose files an index lists.
+ * format whose files an index lists. If `like` is the name of a file of a known format, it must be
+ * of that format.
  */
-bool tmi_is_numbered_name(const char *name);
+bool tmi_is_numbered_name(const char *name, const char *like);
 
 /* shard.c: one file of a model. */
 

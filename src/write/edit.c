@@ -407,7 +407,7 @@ typedef struct edit_wishes {
  * look for the old names.
  */
 static tenmap_status refuse_shard(const editing_file *e) {
-    if (!tmi_is_numbered_name(e->location.name))
+    if (!tmi_is_numbered_name(e->location.name, NULL))
         return TENMAP_OK;
     return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                      "it is one of several files of a model, whose index lists the names; to "

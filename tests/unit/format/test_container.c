@@ -383,7 +383,8 @@ static void must_choose(void **state, const char *tensor) {
 }
 
 static void a_folder_prefers_as_its_containers_say(void **state) {
-    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "no .safetensors, .gguf or .toy file");
+    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND,
+              "no .safetensors, .gguf, pytorch_model.bin or .toy file");
     add_toy(state, "a.helper.toy", "helper");
     must_choose(state, "helper"); /* nothing else is there */
     add_toy(state, "b.toy", "b");

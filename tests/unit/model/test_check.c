@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "format/format.h"
-#include "support.h"
+#include "torch_files.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -323,6 +323,50 @@ static void missing_extra_and_broken_shards(void **state) {
     assert_null(find(TENMAP_FINDING_ERROR, TENMAP_FOUND_NOT_IN_SHARD, NULL));
 }
 
+/* Two tensors of 96 bytes that share a storage. */
+static void write_tied_checkpoint(void **state, const char *name) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "\x80\2}(");
+    pickle_text(&p, "a");
+    pickle_vector(&p, "0", 24);
+    pickle_text(&p, "tied");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "u.");
+    bytes file = make_checkpoint(&p, 1, 96);
+    write_file(in_folder(state, name), file.at, file.size);
+    free(file.at);
+}
+
+/* transformers counts storages once, and hubs keep both formats in one folder. */
+static void an_index_of_pytorch_files(void **state) {
+    char text[512];
+    const char *shard = "pytorch_model-00001-of-00001.bin";
+    write_tied_checkpoint(state, shard);
+    write_tied_checkpoint(state, "pytorch_model-00001-of-00002.bin");
+    write_model(in_folder(state, "model-00001-of-00002.safetensors"), "{}", 0);
+    snprintf(text, sizeof text, "%s96},\"weight_map\":{\"a\":\"%s\",\"tied\":\"%s\"}}", index_start,
+             shard, shard);
+    const char *path = in_folder(state, "pytorch_model.bin.index.json");
+    write_text(path, text);
+    check_path(path, 0);
+    MUST_FIND(WARNING, EXTRA_SHARD, NULL, "pytorch_model-00001-of-00002.bin");
+    assert_int_equal(all.count, 1);
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(tenmap_count(m), 2);
+    assert_string_equal(tenmap_shard_at(m, 0)->format, "pytorch");
+    tenmap_close(m);
+    /* Of the other format, only a file of that format is an extra shard. */
+    snprintf(text, sizeof text, "%s0},\"weight_map\":{\"x\":\"other.safetensors\"}}", index_start);
+    path = in_folder(state, "model.safetensors.index.json");
+    write_text(path, text);
+    check_path(path, 0);
+    MUST_FIND(WARNING, EXTRA_SHARD, NULL, "model-00001-of-00002.safetensors");
+    size_t extra = 0;
+    for (size_t i = 0; i < all.count; i++)
+        extra += all.items[i].code == TENMAP_FOUND_EXTRA_SHARD;
+    assert_int_equal(extra, 1);
+}
+
 static void broken_indexes(void **state) {
     write_shards(state);
     check_weight_map(state, "1", "\"a\":\"../x\",\"a\":" ONE ",\"a\":" ONE, 0);
@@ -464,6 +508,7 @@ int main(void) {
         cmocka_unit_test_setup(findings_of_one_kind_are_counted_after_the_first, empty_folder),
         cmocka_unit_test_setup(an_index_that_disagrees_with_its_shards, empty_folder),
         cmocka_unit_test_setup(missing_extra_and_broken_shards, empty_folder),
+        cmocka_unit_test_setup(an_index_of_pytorch_files, empty_folder),
         cmocka_unit_test_setup(broken_indexes, empty_folder),
         cmocka_unit_test_setup(an_interrupted_edit_is_told, empty_folder),
         cmocka_unit_test_setup(what_cannot_be_checked_is_an_error, empty_folder),

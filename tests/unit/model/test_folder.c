@@ -2,13 +2,36 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "support.h"
+#include "torch_files.h"
 
 #include <sys/stat.h>
 
+static bool ends_in(const char *name, const char *ending) {
+    size_t len = strlen(name), size = strlen(ending);
+    return len >= size && strcmp(name + len - size, ending) == 0;
+}
+
+/* A checkpoint of one tensor with this name. */
+static void write_checkpoint(void **state, const char *name) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "\x80\2}");
+    pickle_text(&p, name);
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "s.");
+    bytes file = make_checkpoint(&p, 1, 24 * sizeof(float));
+    write_file(in_folder(state, name), file.at, file.size);
+    free(file.at);
+}
+
 /* Each file of a row holds one tensor with the file's name, which shows what was chosen. */
 static void write_named(void **state, const char *name) {
+    static const char *const torch[] = {".bin", ".pt", ".pth", ".ckpt"};
     char json[512];
+    for (size_t i = 0; i < COUNT(torch); i++)
+        if (ends_in(name, torch[i])) {
+            write_checkpoint(state, name);
+            return;
+        }
     snprintf(json, sizeof json, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
              name);
     write_model(in_folder(state, name), json, 1);
@@ -60,9 +83,62 @@ static const choice_row choices[] = {
      {NULL},
      "more than one model"},
     {"an index of another format does not count",
-     {"pytorch_model.bin.index.json>z.bin", "z.safetensors"},
+     {"tf_model.h5.index.json>z.h5", "z.safetensors"},
      {"z.safetensors"},
      NULL},
+    {"PyTorch files come after SafeTensors files",
+     {"pytorch_model.bin.index.json>z.bin", "z.bin", "pytorch_model.bin", "z.safetensors"},
+     {"z.safetensors"},
+     NULL},
+    {"and after GGUF files, of which a projector is no model",
+     {"mmproj.gguf", "pytorch_model.bin"},
+     {"pytorch_model.bin"},
+     NULL},
+    {"pytorch_model.bin comes before its index",
+     {"pytorch_model.bin", "pytorch_model.bin.index.json>z.bin", "z.bin",
+      "diffusion_pytorch_model.bin"},
+     {"pytorch_model.bin"},
+     NULL},
+    {"then the index",
+     {"pytorch_model.bin.index.json>z.bin", "z.bin", "diffusion_pytorch_model.bin"},
+     {"z.bin"},
+     NULL},
+    {"then the diffusion model of PyTorch",
+     {"diffusion_pytorch_model.bin", "open_clip_pytorch_model.bin", "training_args.bin"},
+     {"diffusion_pytorch_model.bin"},
+     NULL},
+    {"what a trainer writes beside the model does not count",
+     {"pytorch_model.bin", "training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"},
+     {"pytorch_model.bin"},
+     NULL},
+    {"a numbered set of PyTorch files",
+     {"pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin", "optimizer.bin"},
+     {"pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"},
+     NULL},
+    {"an incomplete set of PyTorch files",
+     {"pytorch_model-00001-of-00002.bin"},
+     {NULL},
+     "1 of 2 shards are missing: \"pytorch_model-00002-of-00002.bin\""},
+    {"a variant of a PyTorch file", {"pytorch_model.fp16.bin"}, {"pytorch_model.fp16.bin"}, NULL},
+    {"a variant comes after the model in another format",
+     {"model.fp16.safetensors", "pytorch_model.bin"},
+     {"pytorch_model.bin"},
+     NULL},
+    {"an adapter of PyTorch", {"adapter_model.bin", "optimizer.pt"}, {"adapter_model.bin"}, NULL},
+    {"an adapter in two formats",
+     {"adapter_model.bin", "adapter_model.safetensors"},
+     {"adapter_model.safetensors"},
+     NULL},
+    {"a consolidated file alone", {"consolidated.00.pth"}, {"consolidated.00.pth"}, NULL},
+    {"consolidated files, which hold pieces of the same tensors",
+     {"consolidated.00.pth", "consolidated.01.pth"},
+     {NULL},
+     "holds more than one model; open one of its files: \"consolidated.00.pth\""},
+    {"only PyTorch files with other names",
+     {"z.ckpt", "optimizer.pt", "pytorch_models.bin"},
+     {NULL},
+     "no .safetensors, .gguf or pytorch_model.bin file and no index; \"optimizer.pt\" opens by its "
+     "own path"},
     {"a complete set",
      {"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"},
      {"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"},
@@ -125,9 +201,12 @@ static const choice_row choices[] = {
      {"llama-3.1-8b.safetensors", "model.fp16.safetensors"},
      {"llama-3.1-8b.safetensors"},
      NULL},
-    {"nothing", {"config.json", "README.md"}, {NULL}, "no .safetensors or .gguf file and no index"},
+    {"nothing",
+     {"config.json", "README.md"},
+     {NULL},
+     "no .safetensors, .gguf or pytorch_model.bin file and no index"},
     {"nothing but another format",
-     {"pytorch_model.bin.index.json>x.bin"},
+     {"flax_model.msgpack.index.json>x.msgpack"},
      {NULL},
      "fetch the SafeTensors release"},
 };
