@@ -59,6 +59,18 @@ static tenmap_status fail_folder(const tmh_file *file, tenmap_error *error) {
                      : ""));
 }
 
+/* Whether the name ends like a file of a model. */
+static bool is_shard(const char *path) {
+    static const char *const endings[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt"};
+    size_t len = strlen(path);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t size = strlen(endings[i]);
+        if (len > size && strcmp(path + len - size, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /*
  * A signature in an address is valid for that one file. The address of a file beside it, such as a
  * shard of an index, gets the same query, and the server would refuse it without saying why.
@@ -74,12 +86,9 @@ static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
     free(owner);
     if (!other)
         return TENMAP_OK;
-    size_t len = strlen(a->path);
-    bool shard = (len > 12 && strcmp(a->path + len - 12, ".safetensors") == 0) ||
-                 (len > 5 && strcmp(a->path + len - 5, ".gguf") == 0);
     return tmh_remedy(
         error, TENMAP_REMEDY_DOWNLOAD,
-        tmh_fail(error, shard ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
+        tmh_fail(error, is_shard(a->path) ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
                  "%s: the address that was opened is signed for one file only, and this is "
                  "another file beside it; open the index at an address where its shards can be "
                  "reached too, or download its files",

@@ -9,6 +9,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OWN = ("https", "http", "hf", "s3")
 _PACKAGES = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "https": "fsspec aiohttp", "http": "fsspec aiohttp"}
 _ENDINGS = (".safetensors", ".gguf")
+_SHARED_ENDINGS = (".bin", ".pt", ".pth", ".ckpt")  # in folders, only well-known names are models
+_FOLDER_NAMES = ("/pytorch_model.bin", "/diffusion_pytorch_model.bin", "/adapter_model.bin")
 
 
 def is_address(path):
@@ -32,11 +34,13 @@ def file_of(path):
         own = f"libcurl ({_core.http_missing()}) or " if scheme in _OWN else ""
         message = f"{path!r} is an address. To open it, tenmap needs {own}a file system of fsspec: pip install {package} ({refused})"
         raise make(Status.UNSUPPORTED, message, 0, 0, 0, 0, path, None) from None
-    if not place.endswith(_ENDINGS) and system.isdir(place):
-        found = [each for each in sorted(system.ls(place, detail=False)) if each.endswith(_ENDINGS)]
+    if not place.endswith(_ENDINGS + _SHARED_ENDINGS) and system.isdir(place):
+        names = sorted(system.ls(place, detail=False))
+        found = [each for each in names if each.endswith(_ENDINGS)]
+        found = found or [each for each in names if each.endswith(_FOLDER_NAMES)]
         if len(found) != 1:
             message = f"{path!r} has {len(found)} files of models, and fsspec opens single files: "
-            message += f"name one of them, such as {found[0]!r}" if found else "name a file that ends in .safetensors or .gguf"
+            message += f"name one of them, such as {found[0]!r}" if found else "name a file that ends in .safetensors, .gguf or .bin"
             raise make(Status.UNSUPPORTED, message, 0, 0, 0, 0, path, None)
         place = found[0]
     return system.open(place, "rb")

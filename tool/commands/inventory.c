@@ -57,10 +57,17 @@ static void describe(inventory_model *m) {
     identity id;
     text t = {0};
     if (tenmap_open(m->path, &options, &m->model, &error) != TENMAP_OK) {
+        /* An archive of another program is no broken checkpoint. */
+        m->foreign = m->shared_ending && error.remedy == TENMAP_REMEDY_CONVERT;
+        if (m->foreign)
+            return;
         text_add_error(&t, error.message, error.remedy);
         m->broken = t.bytes;
         return;
     }
+    m->foreign = m->shared_ending && !tenmap_count(m->model); /* arguments of a training */
+    if (m->foreign)
+        return;
     if (summarize(m->model, &s) != EXIT_FINE)
         return;
     m->bytes = tenmap_file_size(m->model);
@@ -159,12 +166,23 @@ static size_t most_open(void) {
  * Models beyond it are not compared. Returns whether any model is broken.
  */
 static bool describe_all(inventory *all) {
-    size_t open_files = 0, most = most_open();
+    size_t open_files = 0, most = most_open(), found = all->count;
     bool broken = false;
     seen_files *seen = seen_new();
-    for (size_t i = 0; i < all->count && !interrupted(); i++) {
+    all->count = 0;
+    for (size_t next = 0; next < found; next++) {
+        size_t i = all->count++;
         inventory_model *m = &all->models[i];
+        *m = all->models[next];
+        if (interrupted())
+            continue;
         describe_one(all, seen, i);
+        if (m->foreign) {
+            close_model(m);
+            free(m->path);
+            all->count--;
+            continue;
+        }
         broken = broken || m->broken;
         size_t files = m->model ? tenmap_shard_count(m->model) : 0;
         if (m->model && open_files + files > most) {
@@ -578,8 +596,9 @@ const command cmd_inventory = {
     .max_operands = 1,
     .options = inventory_options,
     .details =
-        "A model is a .safetensors or .gguf file, or an index with its shards; the files of a\n"
-        "split GGUF model count as one. The search enters hidden folders, follows links to\n"
+        "A model is a .safetensors or .gguf file, a .bin, .pt, .pth or .ckpt file in which\n"
+        "PyTorch has saved tensors, or an index with its shards; the files of a split GGUF\n"
+        "model count as one. The search enters hidden folders, follows links to\n"
         "folders, and visits each folder once. config.json or the tensor names tell what a\n"
         "model is. Models in a hub's cache are shown as ORG/NAME@REVISION. Interrupted\n"
         "downloads, and links whose file is missing, are listed too.\n"

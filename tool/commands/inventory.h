@@ -20,7 +20,9 @@ typedef struct inventory_model {
     adapter adapter;
     char *dtype;           /* that most of its bytes have */
     bool mixed;            /* there are others */
-    bool part;             /* its name is that of a shard */
+    unsigned part_of;      /* its name is that of a shard: of which format, plus 1; else 0 */
+    bool shared_ending;    /* other programs use its ending too */
+    bool foreign;          /* it turned out to be no model: it is not listed */
     bool by_itself;        /* kind and adapter do not depend on the folder */
     bool quantized, named; /* `named`: by_names is known, if only as NULL */
     const char *by_names;

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "commands/inventory.h"
 #include "model/model_endings.h"
+#include "model/model_files.h"
 #include "tensor_patterns.h"
 
 /* "model-00001-of-00003.safetensors" belongs to an index, or to a model whose index is missing. */
@@ -24,7 +25,8 @@ static void add_found(inventory *all, const char *folder, const char *name) {
         all->room = all->room ? 2 * all->room : 64;
         all->models = need_more(all->models, all->room, sizeof *all->models);
     }
-    all->models[all->count++] = (inventory_model){.path = path.bytes};
+    all->models[all->count++] =
+        (inventory_model){.path = path.bytes, .shared_ending = has_shared_ending(name)};
 }
 
 typedef struct folder_entry {
@@ -115,11 +117,19 @@ static bool is_later_part(int fd, const char *name) {
     return later;
 }
 
+/* Formats whose shards have an index. */
+typedef enum indexed_format { OF_SAFETENSORS, OF_PYTORCH, INDEXED_FORMATS } indexed_format;
+
+typedef struct format_counts {
+    size_t singles, parts, indexes;
+} format_counts;
+
 /* A folder that is being listed, and counts of what it contains. */
 typedef struct open_folder {
     folder_entry at;
     DIR *list;
-    size_t singles, parts, indexes;
+    format_counts of[INDEXED_FORMATS];
+    size_t others;    /* GGUF files */
     bool is_blobs;    /* of a hub's cache: names of files are digests */
     bool is_snapshot; /* of a hub's cache, or a folder in it: files are links to blobs */
 } open_folder;
@@ -154,33 +164,77 @@ static void look_at_other(walk *w, inventory *all, open_folder *f, const struct 
         add_folder(&w->links, f->at.path, e->d_name, f->at.depth + 1);
 }
 
+/* Counts and adds a file, or an index, of a format whose shards have an index. */
+static void add_indexed(inventory *all, open_folder *f, const char *name, indexed_format format) {
+    format_counts *counts = &f->of[format];
+    bool usual = is_usual_model_name(name), index = has_ending(name, ".index.json");
+    bool part = !index && usual && is_part(name);
+    counts->indexes += index;
+    counts->parts += part;
+    counts->singles += !index && !part && usual;
+    add_found(all, f->at.path, name);
+    inventory_model *m = &all->models[all->count - 1];
+    m->part_of = part ? 1 + (unsigned)format : 0;
+}
+
 static void look_at(walk *w, inventory *all, open_folder *f, const struct dirent *e) {
     struct stat s;
+    const char *name = e->d_name;
+    bool shared = has_shared_ending(name);
     if (is_dangling(f, e) ||
-        (has_model_ending(e->d_name) && fstatat(dirfd(f->list), e->d_name, &s, 0) != 0)) {
-        add_leftover(all, LEFTOVER_DANGLING, f->at.path, e->d_name);
-    } else if (has_ending(e->d_name, ".safetensors.index.json")) {
-        f->indexes++;
-        add_found(all, f->at.path, e->d_name);
-    } else if (has_ending(e->d_name, ".safetensors")) {
-        bool part = is_part(e->d_name);
-        f->parts += part;
-        f->singles += !part;
-        add_found(all, f->at.path, e->d_name);
-        all->models[all->count - 1].part = part;
-    } else if (has_model_ending(e->d_name)) {
-        if (!is_later_part(dirfd(f->list), e->d_name))
-            add_found(all, f->at.path, e->d_name);
+        (has_model_ending(name) && !shared && fstatat(dirfd(f->list), name, &s, 0) != 0)) {
+        add_leftover(all, LEFTOVER_DANGLING, f->at.path, name);
+    } else if (has_ending(name, ".safetensors.index.json") || has_ending(name, ".safetensors")) {
+        add_indexed(all, f, name, OF_SAFETENSORS);
+    } else if (has_ending(name, ".bin.index.json") ||
+               (shared && begins_as_checkpoint(dirfd(f->list), name))) {
+        add_indexed(all, f, name, OF_PYTORCH);
+    } else if (has_model_ending(name) && !shared) {
+        f->others++;
+        if (!is_later_part(dirfd(f->list), name))
+            add_found(all, f->at.path, name);
     } else {
         look_at_other(w, all, f, e);
     }
+}
+
+/* Whether the folder itself is the model whose shards of this format lie in it without an index. */
+static bool is_set_without_index(const open_folder *f, indexed_format format) {
+    const format_counts *counts = &f->of[format], *preferred = &f->of[OF_SAFETENSORS];
+    if (format == OF_PYTORCH &&
+        (f->others || preferred->singles || preferred->parts || preferred->indexes))
+        return false;
+    return counts->parts && !counts->indexes && !counts->singles;
+}
+
+/* Shards are represented by the index beside them, or by the folder if it holds nothing else. */
+static void replace_parts(inventory *all, const open_folder *f, size_t before) {
+    size_t kept = before, indexes = 0, singles = 0;
+    bool alone[INDEXED_FORMATS];
+    for (unsigned k = 0; k < INDEXED_FORMATS; k++) {
+        alone[k] = is_set_without_index(f, (indexed_format)k);
+        indexes += f->of[k].indexes;
+        singles += f->of[k].singles;
+    }
+    for (size_t i = before; i < all->count; i++) {
+        unsigned of = all->models[i].part_of;
+        if (of && (f->of[of - 1].indexes || alone[of - 1]))
+            free(all->models[i].path);
+        else
+            all->models[kept++] = all->models[i];
+    }
+    all->count = kept;
+    if (alone[OF_SAFETENSORS] || alone[OF_PYTORCH])
+        add_found(all, f->at.path, "");
+    else if (indexes == 1 && !singles && kept == before + 1)
+        all->models[before].path[strlen(f->at.path)] = '\0'; /* the folder is a shorter name */
 }
 
 /* Collects the models of one folder; its subfolders are visited later. */
 static void look_into(walk *w, inventory *all, folder_entry at) {
     open_folder f = {
         .at = at, .is_blobs = is_blobs_folder(at.path), .is_snapshot = is_snapshot_folder(at.path)};
-    size_t before = all->count, kept = before;
+    size_t before = all->count;
     struct stat s;
     f.list = opendir(f.at.path);
     if (!f.list) {
@@ -196,21 +250,7 @@ static void look_into(walk *w, inventory *all, folder_entry at) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             look_at(w, all, &f, e);
     closedir(f.list);
-    /*
-     * Shards are represented by the index beside them, or by the folder if it holds nothing else.
-     */
-    bool alone = f.parts && !f.indexes && !f.singles;
-    for (size_t i = before; i < all->count; i++)
-        if (all->models[i].part && (f.indexes || alone))
-            free(all->models[i].path);
-        else
-            all->models[kept++] = all->models[i];
-    all->count = kept;
-    if (alone) {
-        add_found(all, f.at.path, "");
-    } else if (f.indexes == 1 && !f.singles && kept == before + 1) {
-        all->models[before].path[strlen(f.at.path)] = '\0'; /* the folder is a shorter name */
-    }
+    replace_parts(all, &f, before);
 }
 
 static int by_path(const void *a, const void *b) {

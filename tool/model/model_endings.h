@@ -11,4 +11,12 @@ extern const char *const model_endings[];
 bool has_ending(const char *name, const char *ending);
 bool has_model_ending(const char *name);
 
+/*
+ * Whether the name ends like a PyTorch checkpoint. Other programs use these endings too, so the
+ * file's first bytes decide (begins_as_checkpoint).
+ */
+bool has_shared_ending(const char *name);
+/* Whether the library looks at files of this name and ending in a folder (docs/format.md). */
+bool is_usual_model_name(const char *name);
+
 #endif

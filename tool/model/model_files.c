@@ -1,4 +1,7 @@
-/* Opens files that the tool reads without the library, and tells which files belong to a model. */
+/*
+ * Opens files that the tool reads without the library, and tells which files are models or belong
+ * to one.
+ */
 #include "model/model_files.h"
 
 #include <dirent.h>
@@ -32,6 +35,22 @@ int open_regular(const char *path, int *fd) {
         return EXIT_FINE;
     close(*fd);
     return fail(EXIT_FAILED, "'%s' is %s, not a file", path, kind);
+}
+
+bool begins_as_checkpoint(int folder, const char *name) {
+    static const unsigned char zip[] = {'P', 'K', 3, 4};
+    /* Protocol 2, then the number by which torch.save marks files of its old format. */
+    static const unsigned char old[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c,
+                                        0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+    unsigned char start[sizeof old] = {0};
+    struct stat found;
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool regular = fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+    ssize_t got = regular ? read(fd, start, sizeof start) : 0;
+    if (fd >= 0)
+        close(fd);
+    return (got >= (ssize_t)sizeof zip && memcmp(start, zip, sizeof zip) == 0) ||
+           (got == (ssize_t)sizeof old && memcmp(start, old, sizeof old) == 0);
 }
 
 static bool same_file(const struct stat *a, const struct stat *b) {

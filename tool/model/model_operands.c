@@ -9,6 +9,7 @@
 
 #include "metadata.h"
 #include "model/model_endings.h"
+#include "model/model_files.h"
 #include "view/json_out.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"
@@ -32,6 +33,19 @@ static int compare_paths(const void *a, const void *b) {
     return natural_compare(x, strlen(x), y, strlen(y));
 }
 
+/* Whether a file of this folder, with this ending, is a model. */
+static bool is_model_in(DIR *folder, const char *name, const char *end) {
+    return name[0] != '.' && has_ending(name, end) &&
+           (!has_shared_ending(name) || begins_as_checkpoint(dirfd(folder), name));
+}
+
+/* Whether the file shows that the folder is one model. */
+static bool makes_one_model(const char *name, const char *end) {
+    return has_ending(name, ".index.json") || strcmp(name, "model.safetensors") == 0 ||
+           (has_ending(name, end) &&
+            (is_part(name) || (has_shared_ending(name) && is_usual_model_name(name))));
+}
+
 /*
  * Adds the models of a folder that holds several, by extension. Returns false if it holds no model,
  * or only one.
@@ -41,9 +55,8 @@ static bool add_folder(model_paths *p, const char *folder, const char *end) {
     size_t before = p->count;
     bool one = false;
     for (struct dirent *e; list && !one && (e = readdir(list));) {
-        one = has_ending(e->d_name, ".index.json") || strcmp(e->d_name, "model.safetensors") == 0 ||
-              (has_ending(e->d_name, end) && is_part(e->d_name));
-        if (one || e->d_name[0] == '.' || !has_ending(e->d_name, end))
+        one = makes_one_model(e->d_name, end);
+        if (one || !is_model_in(list, e->d_name, end))
             continue;
         size_t n = strlen(folder), size = n + strlen(e->d_name) + 2;
         char *path = need(size, 1);
@@ -65,7 +78,7 @@ static bool holds_any(const char *folder, const char *end) {
     DIR *list = opendir(folder);
     bool found = false;
     for (struct dirent *e; list && !found && (e = readdir(list));)
-        found = e->d_name[0] != '.' && has_ending(e->d_name, end);
+        found = is_model_in(list, e->d_name, end);
     if (list)
         closedir(list);
     return found;
@@ -127,10 +140,7 @@ static bool is_of_model(const tenmap_model *model, const char *name) {
 }
 
 static bool is_model_file(const char *name) {
-    for (const char *const *ending = model_endings; *ending; ending++)
-        if (name[0] != '.' && has_ending(name, *ending))
-            return true;
-    return false;
+    return name[0] != '.' && has_model_ending(name) && is_usual_model_name(name);
 }
 
 static void print_left_out(const char *path, const tenmap_model *model, const left_out *files) {
