@@ -71,6 +71,10 @@ typedef struct tenmap_shard {
     size_t tensor_count;  /* of tenmap_at */
     uint64_t offset;      /* options.offset: where the model starts in the file */
     const char *format;   /* "safetensors", "gguf" or "pytorch" */
+    /* Of a PyTorch file whose tensors lie under one key of its root: that key, "state_dict", and
+       how many tensors other branches hold, which TENMAP_OPEN_BRANCHES would list. Else NULL, 0. */
+    const char *branch;
+    uint64_t other_tensors;
 } tenmap_shard;
 
 /*
@@ -395,6 +399,14 @@ TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtyp
 /* The tensor's file bytes [offset, offset+bytes) as they are: any dtype, opaque ones included. */
 TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
                                            size_t bytes, void *dst, tenmap_error *error);
+
+/*
+ * How the elements of a tensor with the scheme "strided" lie in its part: the distance from one
+ * index to the next, in elements, for each of its `rank` axes; 0 repeats an axis. Element 0 is the
+ * part's first. NULL for all other tensors, whose elements lie one after the other or are computed.
+ * Owned by the library, valid until tenmap_close.
+ */
+TENMAP_API const uint64_t *tenmap_strides(const tenmap_tensor *tensor);
 
 /*
  * Residency

@@ -184,8 +184,10 @@ typedef struct tmi_header {
     uint64_t declared_bytes; /* of all tensors that tmi_declare_strided saw */
     tmi_block numbers;       /* the texts of metadata values that are not strings in the file */
     tmi_split split;
-    uint64_t data_at; /* where tensor data may begin, counted from the model's first byte */
-    bool reordered;   /* the header did not list the tensors in file order */
+    uint64_t data_at;   /* where tensor data may begin, counted from the model's first byte */
+    bool reordered;     /* the header did not list the tensors in file order */
+    const char *branch; /* tenmap_shard.branch: a constant, or NULL */
+    uint64_t other_tensors;
 } tmi_header;
 
 /* A pair of strings; all SafeTensors metadata is of this form. */

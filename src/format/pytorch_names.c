@@ -25,8 +25,10 @@ typedef struct torch_frame {
 typedef struct torch_walk {
     tmi_torch *t;
     tmi_torch_names *names;
-    bool values;           /* names plain values, not tensors */
-    bool full;             /* no more values are named */
+    bool values;   /* names plain values, not tensors */
+    bool full;     /* no more values are named */
+    bool counting; /* only counts tensors; a limit ends the count without an error */
+    uint64_t counted;
     uint64_t steps, bytes; /* that are left */
     torch_frame *frames;
     size_t depth;
@@ -81,6 +83,8 @@ bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref) {
 
 static tenmap_status fail_walk(torch_walk *w, tenmap_status status, tmi_ref at, const char *why) {
     tmi_torch *t = w->t;
+    if (w->counting)
+        return status;
     size_t offset = at == TMI_NO_REF  ? 0
                     : tmi_is_node(at) ? tmi_node(&t->pickle, at)[TMI_WORD_AT]
                                       : at >> 1;
@@ -290,9 +294,13 @@ static tenmap_status take_walk_item(torch_walk *w, const tmi_pickle_item *item) 
     if (!named && w->depth > MOST_NESTED)
         return fail_walk(w, TENMAP_ERR_LIMIT, item->value,
                          "values are nested more than 1,000 deep");
-    tenmap_status status = extend_name(w, item);
+    tenmap_status status = w->counting ? TENMAP_OK : extend_name(w, item);
     if (status != TENMAP_OK)
         return status;
+    if (w->counting && named) {
+        w->counted++;
+        return TENMAP_OK;
+    }
     if (!named) {
         tmi_node(&w->t->pickle, item->value)[TMI_WORD_KIND] |= TMI_MARK_ON_PATH;
         enter_value(w, item->value, item->mode, before);
@@ -312,8 +320,10 @@ static tenmap_status name_inside(torch_walk *w, tmi_ref root, unsigned mode) {
     enter_value(w, root, mode, 0);
     while (w->depth && status == TENMAP_OK && !w->full) {
         torch_frame *frame = &w->frames[w->depth - 1];
-        if (!spend(&w->steps, 1))
-            return fail_walk(w, TENMAP_ERR_LIMIT, TMI_NO_REF, too_many_names);
+        if (!spend(&w->steps, 1)) {
+            status = fail_walk(w, TENMAP_ERR_LIMIT, TMI_NO_REF, too_many_names);
+            break;
+        }
         if (tmi_pickle_next(p, &frame->cursor, &item)) {
             status = take_walk_item(w, &item);
             continue;
@@ -348,7 +358,10 @@ static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_br
             }
 }
 
-/* The value whose tensors are the model: the root, or what a well-known key of it holds. */
+/*
+ * The value whose tensors are the model: the root, or what a well-known key of it holds. Sets
+ * header.branch to that key.
+ */
 static tmi_ref choose_branch(const tmi_torch *t, tmi_ref root) {
     const tmi_pickle *p = &t->pickle;
     torch_branch best = {.value = root, .wrapper = WRAPPERS};
@@ -368,7 +381,10 @@ static tmi_ref choose_branch(const tmi_torch *t, tmi_ref root) {
         while (tmi_pickle_next(p, &inside, &inner))
             judge_item(t, &inner, &best);
     }
-    return best.direct ? root : best.value;
+    if (best.direct || best.wrapper == WRAPPERS)
+        return root;
+    t->header->branch = wrappers[best.wrapper];
+    return best.value;
 }
 
 /* The whole walk. */
@@ -385,6 +401,17 @@ static tenmap_status begin_walk(torch_walk *w) {
 static void end_walk(torch_walk *w) {
     free(w->frames);
     free(w->path);
+}
+
+/* Counts the tensors outside of the branch that was named; at least as many, if a limit is met. */
+static uint64_t count_others(torch_walk *w, tmi_ref root) {
+    size_t named = w->names->count;
+    if (!w->t->header->branch)
+        return 0;
+    w->counting = true;
+    w->steps = STEPS_PER_BYTE * (uint64_t)w->t->pickle.len + LEAST_LIMIT;
+    (void)name_inside(w, root, TMI_WALK_ITEMS);
+    return w->counted > named ? w->counted - named : 0;
 }
 
 /* A file that holds one tensor and nothing around it. */
@@ -411,6 +438,8 @@ tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names) {
             status = name_alone(&w, root);
         else if (status == TENMAP_OK && tmi_node(&t->pickle, root)[TMI_WORD_KIND] & TMI_MARK_HOLDS)
             status = name_inside(&w, all ? root : choose_branch(t, root), TMI_WALK_ITEMS);
+        if (status == TENMAP_OK)
+            t->header->other_tensors = count_others(&w, root);
     }
     end_walk(&w);
     return status;

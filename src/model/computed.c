@@ -178,6 +178,11 @@ const tenmap_tensor *tenmap_part_at(const tenmap_tensor *t, uint32_t i) {
     return c ? locations[c->maker].part(c, i) : NULL;
 }
 
+const uint64_t *tenmap_strides(const tenmap_tensor *t) {
+    const tmi_computed *c = t ? tmi_computed_of(t) : NULL;
+    return c && c->maker == TMI_MAKER_STRIDED ? tmi_strided_of(c)->strides : NULL;
+}
+
 uint32_t tenmap_part_role(const tenmap_tensor *t, uint32_t i) {
     const tmi_computed *c = t ? tmi_computed_of(t) : NULL;
     return c ? locations[c->maker].role(c, i) : 0;

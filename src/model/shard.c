@@ -135,7 +135,9 @@ static void fill_view(tmi_shard *shard, const tenmap_options *options, const uns
                                  .data_offset = options->offset + shard->header.data_at,
                                  .tensor_count = shard->header.count,
                                  .offset = options->offset,
-                                 .format = shard->container->name};
+                                 .format = shard->container->name,
+                                 .branch = shard->header.branch,
+                                 .other_tensors = shard->header.other_tensors};
     shard->header_limit = tmi_header_limit(options);
 }
 

@@ -83,7 +83,8 @@ static pickle_tensor matrix(const char *key, int64_t rows, int64_t columns) {
 static void put_layers(torch_bytes *p) {
     put(p, "model.embed.weight", matrix("0", 6, 4));
     put(p, "model.layers.0.weight", matrix("1", 4, 6));
-    put(p, "model.norm.weight", (pickle_tensor){.key = "2", .shape = {4}, .strides = {1}, .rank = 1});
+    put(p, "model.norm.weight",
+        (pickle_tensor){.key = "2", .shape = {4}, .strides = {1}, .rank = 1});
 }
 
 static void put_text(torch_bytes *p, const char *key, const char *value) {

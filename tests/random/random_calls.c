@@ -163,6 +163,8 @@ static uint64_t look_at(const tenmap_model *m) {
         const tenmap_scheme *s = tenmap_scheme_of(t);
         for (uint32_t p = 0; p < s->part_count; p++)
             sum += tenmap_part_at(t, p)->nbytes + tenmap_part_role(t, p);
+        for (uint32_t axis = 0; tenmap_strides(t) && axis < t->rank; axis++)
+            sum += tenmap_strides(t)[axis];
         if (tenmap_packing_of(t))
             sum += tenmap_packing_of(t)->rows;
         tenmap_quantized weight;

@@ -79,6 +79,10 @@ static void tensors_see_their_storages(void **state) {
     const tenmap_tensor *transposed = tensor_of(m, "transposed");
     assert_true(transposed->flags & TENMAP_TENSOR_COMPUTED);
     assert_string_equal(tenmap_scheme_of(transposed)->name, "strided");
+    assert_int_equal(tenmap_strides(transposed)[0], 1);
+    assert_int_equal(tenmap_strides(transposed)[1], 6);
+    assert_null(tenmap_strides(t));
+    assert_null(tenmap_strides(NULL));
     assert_int_equal(tenmap_read(transposed, 0, 24, TENMAP_F32, got, sizeof got, 0, &error),
                      TENMAP_OK);
     for (size_t i = 0; i < 6; i++)
@@ -107,6 +111,20 @@ static void put_branch(torch_bytes *p, const char *key, const char *inner) {
     TORCH_LITERAL(p, "}(");
     put_named(p, inner);
     TORCH_LITERAL(p, "u");
+}
+
+/* Which branch is the model, and how many tensors the others have. */
+static void check_branch(bytes file, uint32_t flags, const char *branch, uint64_t others) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = flags;
+    tenmap_model *m = must_open_memory(file, &options);
+    const tenmap_shard *shard = tenmap_shard_at(m, 0);
+    if (branch)
+        assert_string_equal(shard->branch, branch);
+    else
+        assert_null(shard->branch);
+    assert_int_equal(shard->other_tensors, others);
+    tenmap_close(m);
 }
 
 /* The names of all tensors, in the order of the header, with commas. */
@@ -138,6 +156,8 @@ static void the_model_is_under_a_known_key(void **state) {
     bytes file = finish(&p, 1);
     check_names(file, 0, "b");
     check_names(file, TENMAP_OPEN_BRANCHES, "ema.a,state_dict.b,optimizer.c");
+    check_branch(file, 0, "state_dict", 2);
+    check_branch(file, TENMAP_OPEN_BRANCHES, NULL, 0);
     free(file.at);
     TORCH_LITERAL(&p, "}("); /* one tensor in the root, and the names begin there */
     put_branch(&p, "model", "a");
@@ -145,6 +165,7 @@ static void the_model_is_under_a_known_key(void **state) {
     TORCH_LITERAL(&p, "u");
     file = finish(&p, 1);
     check_names(file, 0, "model.a,b");
+    check_branch(file, 0, NULL, 0);
     free(file.at);
     TORCH_LITERAL(&p, "}("); /* no known key */
     put_branch(&p, "encoder", "a");
@@ -166,6 +187,47 @@ static void the_model_is_under_a_known_key(void **state) {
     TORCH_LITERAL(&p, "se");
     file = finish(&p, 1);
     check_names(file, 0, "0,1.7,2.True");
+    free(file.at);
+}
+
+/*
+ * Branches that are shared again and again would be an error of the model; beside the model, their
+ * count ends early. The values after them keep their names.
+ */
+static void counting_other_branches_is_bounded(void **state) {
+    enum { LEVELS = 40 };
+    torch_bytes p = {{NULL, 0}, 0};
+    tenmap_error error;
+    tenmap_model *m;
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "model", "a");
+    pickle_text(&p, "others");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "q");
+    torch_number(&p, 0, 1);
+    for (unsigned i = 1; i <= LEVELS; i++) { /* each is a tuple of the last one, twice */
+        TORCH_LITERAL(&p, "0h");
+        torch_number(&p, i - 1, 1);
+        TORCH_LITERAL(&p, "h");
+        torch_number(&p, i - 1, 1);
+        TORCH_LITERAL(&p, "\x86q");
+        torch_number(&p, i, 1);
+    }
+    pickle_text(&p, "step");
+    pickle_int(&p, 7);
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 1);
+    m = must_open_memory(file, NULL);
+    assert_int_equal(tenmap_count(m), 1);
+    assert_string_equal(tenmap_shard_at(m, 0)->branch, "model");
+    assert_true(tenmap_shard_at(m, 0)->other_tensors > 100);
+    assert_int_equal(tenmap_metadata_count(m), 1);
+    assert_string_equal(tenmap_metadata_at(m, 0)->key, "step");
+    tenmap_close(m);
+    tenmap_options all = TENMAP_OPTIONS_INIT;
+    all.flags = TENMAP_OPEN_BRANCHES;
+    assert_int_equal(tenmap_open_memory(file.at, file.size, &all, &m, &error), TENMAP_ERR_LIMIT);
     free(file.at);
 }
 
@@ -629,6 +691,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_see_their_storages),
         cmocka_unit_test(the_model_is_under_a_known_key),
+        cmocka_unit_test(counting_other_branches_is_bounded),
         cmocka_unit_test(arguments_of_constructors_are_listed),
         cmocka_unit_test(a_list_of_pairs_is_also_a_list),
         cmocka_unit_test(arguments_by_keyword_are_listed),

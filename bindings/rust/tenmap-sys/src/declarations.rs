@@ -333,6 +333,12 @@ pub struct tenmap_shard {
     pub offset: u64,
     /// "safetensors", "gguf" or "pytorch"
     pub format: *const c_char,
+    /// Of a PyTorch file whose tensors lie under one key of its root: that key, "state_dict", and
+    /// ```c
+    ///        how many tensors other branches hold, which TENMAP_OPEN_BRANCHES would list. Else NULL, 0.
+    /// ```
+    pub branch: *const c_char,
+    pub other_tensors: u64,
 }
 
 /// One pair of a file's metadata: of \_\_metadata\_\_, or of a GGUF file. Both strings are
@@ -1170,6 +1176,11 @@ unsafe extern "C" {
     pub fn tenmap_read_as(tensor: *const tenmap_tensor, stored_as: tenmap_dtype, first: u64, count: u64, r#as: tenmap_dtype, dst: *mut c_void, dst_bytes: usize, flags: u32, error: *mut tenmap_error) -> tenmap_status;
     /// The tensor's file bytes \[offset, offset+bytes) as they are: any dtype, opaque ones included.
     pub fn tenmap_read_bytes(tensor: *const tenmap_tensor, offset: u64, bytes: usize, dst: *mut c_void, error: *mut tenmap_error) -> tenmap_status;
+    /// How the elements of a tensor with the scheme "strided" lie in its part: the distance from one
+    /// index to the next, in elements, for each of its `rank` axes; 0 repeats an axis. Element 0 is the
+    /// part's first. NULL for all other tensors, whose elements lie one after the other or are computed.
+    /// Owned by the library, valid until tenmap_close.
+    pub fn tenmap_strides(tensor: *const tenmap_tensor) -> *const u64;
     /// Advice about one tensor of the model, or about all of it with NULL.
     pub fn tenmap_advise(model: *const tenmap_model, tensor: *const tenmap_tensor, advice: u32, error: *mut tenmap_error) -> tenmap_status;
     /// Advice about several tensors in any order; they are processed in file order. A page that two

@@ -387,12 +387,12 @@ impl<'m> Shard<'m> {
         self.0.size
     }
 
-    /// The bytes of the header: the JSON text, or all of a GGUF header.
+    /// The bytes of the header: the JSON text, all of a GGUF header, or a pickle.
     pub fn header_bytes(&self) -> u64 {
         self.0.header_bytes
     }
 
-    /// "safetensors" or "gguf".
+    /// "safetensors", "gguf" or "pytorch".
     pub fn format(&self) -> &'m str {
         // SAFETY: the text lives as long as the model.
         unsafe { text::of_c(self.0.format) }

@@ -58,6 +58,8 @@ int main(void) {
     FIELD(tenmap_shard, tensor_count);
     FIELD(tenmap_shard, offset);
     FIELD(tenmap_shard, format);
+    FIELD(tenmap_shard, branch);
+    FIELD(tenmap_shard, other_tensors);
     STRUCT(tenmap_metadata);
     FIELD(tenmap_metadata, key);
     FIELD(tenmap_metadata, key_len);

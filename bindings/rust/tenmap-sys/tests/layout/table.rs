@@ -52,6 +52,8 @@ pub fn table() -> Vec<String> {
         field("tenmap_shard.tensor_count", offset_of!(tenmap_shard, tensor_count), |s: &tenmap_shard| size_of_val(&s.tensor_count)),
         field("tenmap_shard.offset", offset_of!(tenmap_shard, offset), |s: &tenmap_shard| size_of_val(&s.offset)),
         field("tenmap_shard.format", offset_of!(tenmap_shard, format), |s: &tenmap_shard| size_of_val(&s.format)),
+        field("tenmap_shard.branch", offset_of!(tenmap_shard, branch), |s: &tenmap_shard| size_of_val(&s.branch)),
+        field("tenmap_shard.other_tensors", offset_of!(tenmap_shard, other_tensors), |s: &tenmap_shard| size_of_val(&s.other_tensors)),
         layout::<tenmap_metadata>("tenmap_metadata"),
         field("tenmap_metadata.key", offset_of!(tenmap_metadata, key), |s: &tenmap_metadata| size_of_val(&s.key)),
         field("tenmap_metadata.key_len", offset_of!(tenmap_metadata, key_len), |s: &tenmap_metadata| size_of_val(&s.key_len)),
