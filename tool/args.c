@@ -19,6 +19,8 @@ const option common_options[] = {
      "Also open files with trailing bytes, holes or unknown dtypes"},
     {0, "partial", NULL, OPTION_SWITCH, COMMON(partial),
      "Open models with missing shards, without the tensors in them; ls lists truncated files"},
+    {0, "branches", NULL, OPTION_SWITCH, COMMON(branches),
+     "Take all branches of a PyTorch checkpoint, such as optimizer states, by their full names"},
     {0, "max-header", "SIZE", OPTION_SIZE, COMMON(max_header),
      "Accept headers up to this size (100MB)"},
     {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),

@@ -89,7 +89,7 @@ typedef struct command {
 typedef struct common_settings {
     bool dequantize; /* set by the commands that take DEQUANTIZE_OPTION */
     bool unmapped;   /* set by commands that read a whole model and must use little memory */
-    bool lenient, partial, quiet;
+    bool lenient, partial, branches, quiet;
     unsigned color; /* auto, always, never */
     uint64_t max_header;
     const char *token, *revision; /* for addresses; NULL: not given */

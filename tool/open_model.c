@@ -8,6 +8,7 @@ tenmap_options open_options(void) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.flags = (common.lenient ? (uint32_t)TENMAP_OPEN_LENIENT : 0) |
                     (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0) |
+                    (common.branches ? (uint32_t)TENMAP_OPEN_BRANCHES : 0) |
                     (common.dequantize ? (uint32_t)TENMAP_OPEN_DEQUANTIZE : 0);
     options.max_header_bytes = common.max_header;
     options.backend = common.unmapped ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;

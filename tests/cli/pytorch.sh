@@ -25,3 +25,10 @@ cp training.ckpt cut.pt script.pt archive.pt noise.bin all
 t inventory all
 rm all/sharded/pytorch_model.bin.index.json
 t inventory --no-duplicates --tsv all/sharded
+echo '# info names the branch that is the model.'
+t info --top 0 training.ckpt
+t info --top 0 sharded
+"$tool" info --json training.ckpt | grep -e branch -e other -e '"tensors": 3'
+t info --top 0 training.ckpt --branches
+t ls training.ckpt --branches
+t stats training.ckpt --branches 'ema*'

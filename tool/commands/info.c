@@ -6,6 +6,7 @@
 #include "compare/duplicate_tensors.h"
 #include "command.h"
 #include "open_model.h"
+#include "model/checkpoint_branch.h"
 #include "model/gguf_metadata.h"
 #include "model/identify_model.h"
 #include "model/model_profile.h"
@@ -171,6 +172,18 @@ static void print_gguf(const summary *s) {
     gguf_facts_free(&facts);
 }
 
+/* Which branch of a checkpoint is the model. */
+static void print_branch(const tenmap_model *model) {
+    checkpoint_branch branch = find_branch(model);
+    text t = {0};
+    if (!branch.name)
+        return;
+    text_addf(&t, "%s%s", branch.name, branch.others ? "; " : "");
+    text_add_other_branches(&t, &branch);
+    print_line("branch", &t);
+    text_free(&t);
+}
+
 /* What headers are written in. Containers that have no word here go by their own name. */
 static const char *header_language(const tenmap_model *model) {
     const tenmap_shard *first = tenmap_shard_at(model, 0);
@@ -189,6 +202,7 @@ static void print_facts(const summary *s, const schemes *known) {
     print_identity(&profile.id);
     profile_free(&profile);
     print_gguf(s);
+    print_branch(s->model);
     describe_size(s, &t);
     print_line("size", &t);
     text_clear(&t);
@@ -287,7 +301,9 @@ static void print_metadata(const summary *s) {
     metadata_range range = {0, tenmap_shard_count(s->model), width, METADATA_ROWS, "  "};
     metadata_print(s->model, &range);
     printf("  %s'tenmap meta' shows %s%s\n", paint(STYLE_DIM),
-           is_gguf(s->model) ? "all of it; in GGUF it cannot be changed" : "and changes it",
+           is_gguf(s->model)         ? "all of it; in GGUF it cannot be changed"
+           : is_checkpoint(s->model) ? "all of it; in PyTorch files it cannot be changed"
+                                     : "and changes it",
            paint_end());
 }
 
@@ -504,6 +520,8 @@ static void print_json(const summary *s, const schemes *known, uint64_t top,
     json_key_uint("data_bytes", s->all.bytes);
     json_key_uint("header_bytes", s->header_bytes);
     json_key_uint("tensors", s->all.count);
+    checkpoint_branch branch = find_branch(s->model);
+    branch_json(&branch);
     json_key_uint("params", s->params);
     json_key_bool("params_exact", !s->params_least);
     json_key_uint("elements", s->all.elements);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/dequantized_weights.h"
+#include "model/checkpoint_branch.h"
 #include "model/gguf_metadata.h"
 #include "model/module_numbers.h"
 #include "view/print.h"
@@ -90,8 +91,9 @@ static void count_files(summary *s) {
     }
     for (size_t i = 0; i < s->all.count; i++)
         s->unclaimed -= stored_bytes(s->all.tensors[i]);
-    if (is_gguf(s->model))
-        s->unclaimed = 0; /* GGUF requires padding */
+    /* GGUF requires padding. In checkpoints headers lie between tensors, which may share bytes. */
+    if (is_gguf(s->model) || is_checkpoint(s->model))
+        s->unclaimed = 0;
 }
 
 /*
