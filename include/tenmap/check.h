@@ -85,6 +85,11 @@ typedef struct tenmap_finding {
     const char *tensor;  /* its name, NUL-terminated, where one applies; else NULL */
     const char *message; /* as in tenmap_error: it names the file and the tensor */
     uint64_t count;      /* how many findings it stands for: 1, or the rest of its kind */
+    /* Of TENMAP_FOUND_CODE, where count is 1: what Python would import ("posix.system", escaped and
+       shortened as in messages), and whether it would call it too. Otherwise NULL and 0. */
+    const char *global;
+    uint32_t called;
+    uint32_t reserved; /* 0 */
 } tenmap_finding;
 
 #ifndef TENMAP_NO_CHECK

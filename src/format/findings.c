@@ -77,6 +77,14 @@ bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
     return true;
 }
 
+static void pass_on(tmi_report *report, const tenmap_finding *finding) {
+    if (tmi_report_full(report, finding->severity, finding->code))
+        return;
+    report->counts[finding->severity][finding->code]++;
+    report->errors += finding->severity == TENMAP_FINDING_ERROR;
+    report->found(report->ctx, finding);
+}
+
 void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
                     const char *tensor, const tenmap_error *said) {
     tenmap_finding finding = {.severity = severity,
@@ -87,11 +95,20 @@ void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32
                               .tensor = tensor,
                               .message = said->message,
                               .count = 1};
-    if (tmi_report_full(report, severity, code))
-        return;
-    report->counts[severity][code]++;
-    report->errors += severity == TENMAP_FINDING_ERROR;
-    report->found(report->ctx, &finding);
+    pass_on(report, &finding);
+}
+
+void tmi_report_code(tmi_report *report, uint32_t shard, const char *global, bool called,
+                     const tenmap_error *said) {
+    tenmap_finding finding = {.severity = tmi_found_severity(TENMAP_FOUND_CODE),
+                              .code = TENMAP_FOUND_CODE,
+                              .shard = shard,
+                              .offset = said->offset,
+                              .message = said->message,
+                              .count = 1,
+                              .global = global,
+                              .called = called};
+    pass_on(report, &finding);
 }
 
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,

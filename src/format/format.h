@@ -64,6 +64,9 @@ bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
 /* Passes on one finding; its message and offset come from *said. */
 void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
                     const char *tensor, const tenmap_error *said);
+/* Passes on TENMAP_FOUND_CODE: `global` is the full name of what Python would import. */
+void tmi_report_code(tmi_report *report, uint32_t shard, const char *global, bool called,
+                     const tenmap_error *said);
 /* Reports a failure that keeps a model from being opened, unless report->flags allow it. */
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
                         const tenmap_error *error);
@@ -97,6 +100,10 @@ uint32_t tmi_found_severity(uint32_t code);
     } while (0)
 static inline bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
     return (void)report, (void)severity, (void)code, true;
+}
+static inline void tmi_report_code(tmi_report *report, uint32_t shard, const char *global,
+                                   bool called, const tenmap_error *said) {
+    (void)report, (void)shard, (void)global, (void)called, (void)said;
 }
 static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard,
                                       const char *tensor, const tenmap_error *error) {

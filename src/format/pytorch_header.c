@@ -5,6 +5,7 @@
 #include "gguf.h"
 #include "pytorch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TORCH_PATH(t) tmi_quote_path((t)->place->path).text
@@ -25,25 +26,42 @@ tenmap_status tmi_torch_fail_pickle(tmi_torch *t) {
                           (unsigned)p->bytes[p->problem_at], p->problem);
 }
 
+/* Reports a global that is code, with the offset of its opcode. */
+static void report_global(const tmi_torch *t, uint32_t at) {
+    const tmi_pickle *p = &t->pickle;
+    const uint32_t *node = p->nodes.at + at;
+    const tmi_place *place = t->place;
+    uint64_t offset = place->offset + t->pickle_at + node[TMI_WORD_AT];
+    bool called = node[TMI_WORD_KIND] & TMI_MARK_CALLED;
+    char full[2 * sizeof(tmi_quoted)];
+    tmi_atom module, name;
+    tenmap_error said;
+    tmi_global_text(p, (tmi_ref)(at << 1 | 1), &module, &name);
+    tmi_quoted from = tmi_quote(module.text, module.len), what = tmi_quote(name.text, name.len);
+    tmi_fail_at(&said, TENMAP_OK, place->shard, offset,
+                "%s: pickle, byte %llu: %s of module %s is code, not data; %s. Here it is not run",
+                TORCH_PATH(t), (ull)offset, what.text, from.text,
+                called ? "Python would import it and call it" : "Python would import it");
+    /* Without the quotes. */
+    snprintf(full, sizeof full, "%.*s.%.*s", (int)strlen(from.text) - 2, from.text + 1,
+             (int)strlen(what.text) - 2, what.text + 1);
+    tmi_report_code(place->report, place->shard, full, called, &said);
+}
+
+/*
+ * Reports the globals that are code, each as a finding: first those that would be called, since
+ * only a limited number of findings is passed on one by one.
+ */
 void tmi_torch_report_code(const tmi_torch *t) {
     const tmi_pickle *p = &t->pickle;
-    for (uint32_t at = p->first_global; at; at = p->nodes.at[at + TMI_WORD_NEXT]) {
-        const uint32_t *node = p->nodes.at + at;
-        if (node[TMI_WORD_WHICH])
-            continue;
-        uint64_t offset = t->place->offset + t->pickle_at + node[TMI_WORD_AT];
-        tmi_atom module, name;
-        if (!tmi_report_full(t->place->report, TENMAP_FINDING_WARNING, TENMAP_FOUND_CODE)) {
-            tmi_global_text(p, (tmi_ref)(at << 1 | 1), &module, &name);
-            TMI_REPORT(t->place->report, CODE, t->place->shard, offset, NULL,
-                       "%s: pickle, byte %llu: %s of module %s is code, not data; %s. Here it is "
-                       "not run",
-                       TORCH_PATH(t), (ull)offset, tmi_quote(name.text, name.len).text,
-                       tmi_quote(module.text, module.len).text,
-                       node[TMI_WORD_KIND] & TMI_MARK_CALLED ? "Python would import it and call it"
-                                                             : "Python would import it");
+    for (unsigned called = 2; called-- > 0;)
+        for (uint32_t at = p->first_global; at; at = p->nodes.at[at + TMI_WORD_NEXT]) {
+            const uint32_t *node = p->nodes.at + at;
+            bool is_called = node[TMI_WORD_KIND] & TMI_MARK_CALLED;
+            if (!node[TMI_WORD_WHICH] && is_called == (called == 1) &&
+                !tmi_report_full(t->place->report, TENMAP_FINDING_WARNING, TENMAP_FOUND_CODE))
+                report_global(t, at);
         }
-    }
 }
 
 static tenmap_status check_rest(tmi_torch *t, size_t bytes) {

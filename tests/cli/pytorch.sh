@@ -25,6 +25,13 @@ cp training.ckpt cut.pt script.pt archive.pt noise.bin all
 t inventory all
 rm all/sharded/pytorch_model.bin.index.json
 t inventory --no-duplicates --tsv all/sharded
+echo '# check names each global that is code, and says whether the pickle wants code. Nothing is run.'
+t check evil.pt
+t check --json evil.pt
+t check class.pt made.pt tied.bin tensor.pt sharded
+t check --json --level error tensor.pt
+t check small.safetensors
+ls called 2>/dev/null && echo 'code was run'
 echo '# info names the branch that is the model.'
 t info --top 0 training.ckpt
 t info --top 0 sharded

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "open_model.h"
+#include "model/checkpoint_branch.h"
 #include "model/config_check.h"
 #include "model/findings.h"
 #include "view/measure_progress.h"
@@ -189,6 +190,7 @@ static int check_model(const char *path, const check_settings *set, findings *li
     int status = open_model(path, &model);
     if (status)
         return status;
+    list->pickles = is_checkpoint(model);
     status = select_tensors(model, &everything, &all);
     look_for_index(model, list);
     if (!status && !tenmap_missing_count(model))
@@ -294,6 +296,10 @@ const command cmd_check = {
         "values. Notes are worth knowing. Findings that have one cause share a line, with a\n"
         "count and examples. --all and --json list the first 32 of each kind one by one, and\n"
         "count the rest.\n"
+        "\n"
+        "A pickle in a PyTorch file may name code. Each name is a finding, with the byte of its\n"
+        "opcode and whether Python would call it; names that would be called come first. The\n"
+        "verdict says whether the pickle wants code or is data only. Nothing in it is run.\n"
         "\n"
         "Exit: 0 fine, 1 warnings, 2 rejected, 3 incomplete (shards are missing) or could not\n"
         "be read; for several models, the largest of their codes. A folder of single files,\n"

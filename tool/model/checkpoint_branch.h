@@ -10,8 +10,9 @@
 #include "view/print.h"
 
 typedef struct checkpoint_branch {
-    const char *name; /* "state_dict"; NULL: the model begins at the root, or this is no checkpoint */
-    uint64_t others;  /* how many tensors other branches hold; --branches lists them */
+    const char
+        *name; /* "state_dict"; NULL: the model begins at the root, or this is no checkpoint */
+    uint64_t others; /* how many tensors other branches hold; --branches lists them */
 } checkpoint_branch;
 
 /* Whether any file of the model is a PyTorch checkpoint. */

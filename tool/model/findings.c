@@ -67,6 +67,9 @@ void findings_take(void *ctx, const tenmap_finding *f) {
                  message.bytes ? message.bytes : "");
     list->items[list->count - 1].remedy = f->remedy;
     list->items[list->count - 1].count = f->count;
+    list->items[list->count - 1].called = f->called;
+    if (f->global)
+        list->items[list->count - 1].global = need_copy(f->global, strlen(f->global));
     text_free(&message);
 }
 
@@ -74,6 +77,7 @@ void findings_free(findings *list) {
     for (size_t i = 0; i < list->count; i++) {
         free(list->items[i].tensor);
         free(list->items[i].message);
+        free(list->items[i].global);
     }
     free(list->items);
     *list = (findings){0};
@@ -91,6 +95,14 @@ verdict findings_verdict(const findings *list) {
     if (list->of[TENMAP_FINDING_ERROR])
         return missing == list->of[TENMAP_FINDING_ERROR] ? VERDICT_INCOMPLETE : VERDICT_REJECTED;
     return list->of[TENMAP_FINDING_WARNING] ? VERDICT_WARNINGS : VERDICT_FINE;
+}
+
+/* What the pickles want: "wants-code", "data-only"; NULL: there is none, or it is not known. */
+static const char *pickle_verdict(const findings *list) {
+    for (size_t i = 0; i < list->count; i++)
+        if (has_code(&list->items[i], TENMAP_FOUND_CODE))
+            return "wants-code";
+    return list->pickles ? "data-only" : NULL;
 }
 
 /* Causes. */
@@ -128,6 +140,8 @@ static bool same_cause(const finding *first, const finding *f) {
 static bool is_joined(const findings *list, const finding *first) {
     enum { FEW = 3 };
     uint64_t count = 0;
+    if (has_code(first, TENMAP_FOUND_CODE))
+        return false; /* each names something else */
     if (is_about_file(first) || has_code(first, TENMAP_FOUND_MISSING_SHARD))
         return true;
     for (size_t i = 0; i < list->count; i++)
@@ -232,10 +246,15 @@ static void print_cause(const cause *c, const char *path) {
     text_free(&line);
 }
 
-static void print_verdict(const char *path, verdict v, const size_t *counts) {
-    const char *before = ": ";
+static void print_verdict(const char *path, const findings *list, const size_t *counts) {
+    const char *before = ": ", *pickle = pickle_verdict(list);
+    verdict v = findings_verdict(list);
     print_safe(stdout, shown_path(path), strlen(shown_path(path)));
     printf(": %s%s%s", paint(verdicts[v].shown_in), verdicts[v].shown, paint_end());
+    if (pickle && strcmp(pickle, "wants-code") == 0)
+        printf("; %sthe pickle wants code%s", paint(STYLE_RED), paint_end());
+    else if (pickle)
+        printf("; the pickle is data only");
     for (uint32_t severity = TENMAP_FINDING_ERROR; severity >= TENMAP_FINDING_NOTE; severity--) {
         size_t count = counts[severity];
         if (!count)
@@ -254,7 +273,7 @@ void findings_print(const findings *list, const findings_view *view) {
         if (causes[i].first->severity >= view->least_severity)
             print_cause(&causes[i], view->path);
     }
-    print_verdict(view->path, findings_verdict(list), of);
+    print_verdict(view->path, list, of);
     free(causes);
 }
 
@@ -271,6 +290,10 @@ static void finding_json(const finding *f) {
         json_key_text("tensor", f->tensor, TENMAP_CSTR);
     if (f->count != 1)
         json_key_uint("count", f->count);
+    if (f->global) {
+        json_key_text("global", f->global, TENMAP_CSTR);
+        json_key_bool("called", f->called);
+    }
     json_key_text("message", f->message, TENMAP_CSTR);
     if (f->remedy)
         json_key_text("remedy", tenmap_remedy_name(f->remedy), TENMAP_CSTR);
@@ -281,6 +304,8 @@ void findings_json(const findings *list, const findings_view *view) {
     json_open('{', false);
     json_key_text("model", shown_path(view->path), TENMAP_CSTR);
     json_key_text("verdict", verdicts[findings_verdict(list)].json, TENMAP_CSTR);
+    if (pickle_verdict(list))
+        json_key_text("pickle", pickle_verdict(list), TENMAP_CSTR);
     json_key_uint("errors", list->of[TENMAP_FINDING_ERROR]);
     json_key_uint("warnings", list->of[TENMAP_FINDING_WARNING]);
     json_key_uint("notes", list->of[TENMAP_FINDING_NOTE]);

@@ -16,12 +16,15 @@ typedef struct finding {
     uint64_t offset, count; /* count: of findings that it stands for */
     const char *code;
     char *tensor, *message; /* tensor: NULL if none applies */
+    char *global;           /* what a pickle would import, "posix.system"; else NULL */
+    bool called;            /* and whether it would be called */
 } finding;
 
 typedef struct findings {
     finding *items;
     size_t count;
     size_t of[TENMAP_FINDING_ERROR + 1]; /* number of findings by severity */
+    bool pickles; /* the model opened, and some of its files contain a pickle: a caller sets it */
 } findings;
 
 /* Where in a model a finding is. */

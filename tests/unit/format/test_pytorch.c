@@ -573,7 +573,11 @@ static void count_code(void *ctx, const tenmap_finding *f) {
     uint64_t *offset = ctx;
     if (f->code == TENMAP_FOUND_CODE) {
         assert_int_equal(f->severity, TENMAP_FINDING_WARNING);
+        assert_string_equal(f->global, "os.system");
+        assert_int_equal(f->called, 1);
         *offset = f->offset;
+    } else {
+        assert_null(f->global);
     }
     assert_true(f->severity != TENMAP_FINDING_ERROR);
 }
@@ -600,6 +604,50 @@ static void code_is_a_finding(void **state) {
     assert_int_equal(offset, 30 + strlen("m/data.pkl") + at);
     check_names(file, 0, "a");
     assert_int_not_equal(access("/tmp/tenmap-was-here", F_OK), 0);
+    free(file.at);
+}
+
+typedef struct code_seen {
+    unsigned called, imported;
+    uint64_t more;
+} code_seen;
+
+static void note_code(void *ctx, const tenmap_finding *f) {
+    code_seen *seen = ctx;
+    if (f->code != TENMAP_FOUND_CODE)
+        return;
+    if (!f->global) {
+        assert_int_equal(f->called, 0);
+        seen->more = f->count;
+    } else if (f->called) {
+        assert_int_equal(seen->imported, 0);
+        assert_string_equal(f->global, "a\\u0001.system");
+        seen->called++;
+    } else {
+        assert_string_equal(f->global, "my.code.Config");
+        seen->imported++;
+    }
+}
+
+/* Names that are only imported cannot hide a call: a limited number of findings is listed. */
+static void calls_come_first_among_code(void **state) {
+    enum { IMPORTED = 40 };
+    torch_bytes p = {{NULL, 0}, 0};
+    char path[300];
+    tenmap_error error;
+    code_seen seen = {0, 0, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "](");
+    for (unsigned i = 0; i < IMPORTED; i++)
+        pickle_global(&p, "my.code", "Config");
+    pickle_global(&p, "a\1", "system");
+    TORCH_LITERAL(&p, ")Re");
+    bytes file = finish(&p, 1);
+    save_as_file(file, path);
+    assert_int_equal(tenmap_check(path, NULL, note_code, &seen, &error), TENMAP_OK);
+    assert_int_equal(seen.called, 1);
+    assert_int_equal(seen.imported, 31);
+    assert_int_equal(seen.more, IMPORTED - 31);
     free(file.at);
 }
 
@@ -707,6 +755,7 @@ int main(void) {
         cmocka_unit_test(values_that_torch_changes_are_refused),
         cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
+        cmocka_unit_test(calls_come_first_among_code),
         cmocka_unit_test(a_name_belongs_to_one_tensor),
         cmocka_unit_test(a_storage_has_one_type),
         cmocka_unit_test(bytes_after_the_pickle_are_refused),

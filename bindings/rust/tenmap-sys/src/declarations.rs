@@ -961,6 +961,14 @@ pub struct tenmap_finding {
     pub message: *const c_char,
     /// how many findings it stands for: 1, or the rest of its kind
     pub count: u64,
+    /// Of TENMAP_FOUND_CODE, where count is 1: what Python would import ("posix.system", escaped and
+    /// ```c
+    ///        shortened as in messages), and whether it would call it too. Otherwise NULL and 0.
+    /// ```
+    pub global: *const c_char,
+    pub called: u32,
+    /// 0
+    pub reserved: u32,
 }
 
 /// Statistics of one tensor, owned by the caller. BOOL counts as 0 and 1, C64 as twice as many F32,

@@ -185,6 +185,9 @@ int main(void) {
     FIELD(tenmap_finding, tensor);
     FIELD(tenmap_finding, message);
     FIELD(tenmap_finding, count);
+    FIELD(tenmap_finding, global);
+    FIELD(tenmap_finding, called);
+    FIELD(tenmap_finding, reserved);
     STRUCT(tenmap_stats);
     FIELD(tenmap_stats, count);
     FIELD(tenmap_stats, zeros);
