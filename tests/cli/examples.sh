@@ -56,6 +56,7 @@ JSON
     rm llama.safetensors
     for copy in model llama-Q4_K_M b; do cp llama.gguf $copy.gguf; done
     cp "$golden/good/gguf-version-2.gguf" model-f16.gguf
+    cp "$golden/good/torch-plain.pt" pytorch_model.bin
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %s\n' \
         "$(sha256sum model.safetensors | cut -d' ' -f1)" "$(wc -c <model.safetensors)" >pointers/model.safetensors
     (cd llama && sha256sum config.json) | sed "s,  ,  llama/," >SHA256SUMS

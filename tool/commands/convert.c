@@ -12,7 +12,10 @@
 #include "quantize/quantize_plan.h"
 #include "remote/remote.h"
 #include "output/output_write.h"
+#include "output/shared_tensors.h"
 #include "tensor_patterns.h"
+
+enum { SHARE_YES, SHARE_NO };
 
 typedef struct convert_settings {
     output_settings out;
@@ -21,6 +24,7 @@ typedef struct convert_settings {
     uint64_t min_rank;
     bool saturate, strict, raw, dequantize;
     unsigned quantize; /* a quantize_scheme */
+    unsigned share;    /* yes, no */
 } convert_settings;
 
 static const option convert_options[] = {
@@ -43,6 +47,9 @@ static const option convert_options[] = {
      "--keep"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
      "Write quantized weights as plain tensors of their dequantized values"},
+    {0, "share", "yes|no", OPTION_CHOICE, offsetof(convert_settings, share),
+     "Write a tensor that a PyTorch file names several times once, and its other names to the "
+     "metadata (yes)"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
     OUTPUT_OPTIONS(offsetof(convert_settings, out)),
     END_OF_OPTIONS,
@@ -56,6 +63,8 @@ static const example convert_examples[] = {
      "a quantized model as a plain one"},
     {"tenmap convert model-f16.gguf -o model-f16.safetensors",
      "a GGUF file of plain numbers, unchanged"},
+    {"tenmap convert pytorch_model.bin -o safe.safetensors",
+     "a checkpoint as a file that no program can run"},
     {"tenmap convert llama/ --quantize fp8-channel -o llama-fp8/", "8 bits with scales"},
     {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
      "what a rule would do"},
@@ -266,7 +275,7 @@ static void warn_plain(const plan *p) {
 
 /* Reports the tensors that were left out. */
 static void report_dequantized(const plan *p, const target *to, bool json) {
-    size_t left = p->input_tensors - p->count;
+    size_t left = p->input_tensors - p->count - p->shared_count;
     (void)to;
     if (json && left)
         json_key_uint("activation_scales_left_out", left);
@@ -351,6 +360,8 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
         p.report = set->quantize ? report_quantized : report_dequantized;
     }
     p.strict = set->strict;
+    if (!status && set->share == SHARE_YES)
+        plan_share(&p);
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p); /* before the quantizer, which its parts read from */
@@ -378,7 +389,7 @@ static int convert_run(const invocation *call) {
 
 const command cmd_convert = {
     .name = "convert",
-    .summary = "Convert dtypes, quantize, dequantize, turn GGUF into SafeTensors",
+    .summary = "Convert dtypes, quantize, dequantize, turn GGUF and PyTorch into SafeTensors",
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,
@@ -388,6 +399,11 @@ const command cmd_convert = {
         "to nearest. The tool prints how many values overflowed or became zero, with the\n"
         "tensors that lose most. 8-bit and smaller floats get no scales, so values beyond their\n"
         "range (448 in F8_E4M3) are lost.\n"
+        "\n"
+        "A PyTorch file may name one tensor several times, such as an embedding that is the\n"
+        "head too. convert writes tensors that have the same dtype, first byte, shape and\n"
+        "strides once, under the name that comes first in byte order. The metadata has the\n"
+        "other names, as from safetensors.torch.save_model. --share no writes each.\n"
         "\n"
         "A quantized weight is stored as codes and scales (FP8 with scales, GPTQ, AWQ,\n"
         "bitsandbytes, MLX, MXFP4, ...). A command that would convert a part of one is refused.\n"

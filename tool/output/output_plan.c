@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint_branch.h"
 #include "model/dequantized_weights.h"
 #include "view/print.h"
 #include "remote/remote.h"
@@ -76,6 +77,8 @@ void plan_free(plan *p) {
     free(p->sources);
     free(p->losses);
     free(p->origins);
+    free(p->shared);
+    free(p->left_pairs);
     *p = (plan){0};
 }
 
@@ -231,6 +234,52 @@ static bool is_torchao_metadata(const tenmap_model *model, const tenmap_metadata
     return common.dequantize && strcmp(pair->key, "tensor_names") == 0;
 }
 
+static bool is_output_name(const named *names, size_t count, const char *given, size_t len) {
+    named wanted = {given, len, 0};
+    size_t first = 0;
+    while (first < count) {
+        size_t middle = first + (count - first) / 2;
+        if (same_named(&names[middle], &wanted))
+            return true;
+        if (compare_named(&names[middle], &wanted) < 0)
+            first = middle + 1;
+        else
+            count = middle;
+    }
+    return false;
+}
+
+/* Whether a reader of the output would take the pair for another name of a tensor, wrongly. */
+static bool reads_as_alias(const plan *p, const named *names, const tenmap_metadata *pair,
+                           const tenmap_model *model) {
+    return strcmp(tenmap_shard_at(model, pair->shard)->format, "safetensors") != 0 &&
+           is_output_name(names, p->count, pair->value, pair->value_len) &&
+           !is_output_name(names, p->count, pair->key, pair->key_len);
+}
+
+static void leave_pair_out(plan *p, const tenmap_metadata *pair) {
+    p->left_pairs = need_next(p->left_pairs, p->left_pair_count, sizeof *p->left_pairs);
+    p->left_pairs[p->left_pair_count++] = pair;
+}
+
+/* What torch would write: the names that were left out, and the format. */
+static void add_torch_metadata(const plan *p, output_metadata *all) {
+    static const char format[] = "format";
+    bool torch = false;
+    for (size_t m = 0; m < p->model_count; m++)
+        torch = torch || is_checkpoint(p->models[m]);
+    for (size_t i = 0; i < all->count; i++)
+        torch = torch && (all->items[i].key_len != sizeof format - 1 ||
+                          memcmp(all->items[i].key, format, sizeof format - 1) != 0);
+    if (torch)
+        all->items[all->count++] = (tenmap_edit){format, sizeof format - 1, "pt", 2};
+    for (size_t i = 0; i < p->shared_count; i++) {
+        const tenmap_tensor *left = p->shared[i].left, *kept = p->shared[i].kept;
+        all->items[all->count++] =
+            (tenmap_edit){left->name, left->name_len, kept->name, kept->name_len};
+    }
+}
+
 int parse_meta(const char *given, tenmap_edit *out) {
     const char *equals = strchr(given, '=');
     if (!equals || equals == given)
@@ -239,8 +288,9 @@ int parse_meta(const char *given, tenmap_edit *out) {
     return EXIT_FINE;
 }
 
-int plan_collect_metadata(const plan *p, const output_settings *out, output_metadata *all) {
-    size_t room = out->meta.count;
+int plan_collect_metadata(plan *p, const output_settings *out, output_metadata *all) {
+    size_t room = out->meta.count + p->shared_count + 1;
+    named *names = sorted_names(p);
     for (size_t m = 0; m < p->model_count; m++)
         room += tenmap_metadata_count(p->models[m]);
     *all = (output_metadata){need(room, sizeof *all->items), 0};
@@ -251,9 +301,15 @@ int plan_collect_metadata(const plan *p, const output_settings *out, output_meta
                 continue; /* e.g. a vocabulary: SafeTensors metadata cannot hold arrays */
             if (is_torchao_metadata(p->models[m], pair))
                 continue;
+            if (reads_as_alias(p, names, pair, p->models[m])) {
+                leave_pair_out(p, pair);
+                continue;
+            }
             all->items[all->count++] =
                 (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len};
         }
+    free(names);
+    add_torch_metadata(p, all);
     size_t from_inputs = all->count;
     for (size_t i = 0; i < out->meta.count; i++) {
         int status = parse_meta(out->meta.items[i], &all->items[all->count++]);

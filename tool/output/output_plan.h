@@ -86,6 +86,11 @@ typedef struct output_settings {
 typedef struct plan plan;
 typedef struct target target;
 
+/* Two names of one tensor: `left` is only named in the metadata. */
+typedef struct plan_alias {
+    const tenmap_tensor *left, *kept;
+} plan_alias;
+
 /* The tensors of the output in order, and the layout of the output. */
 struct plan {
     const char *label; /* for the progress bar: "converting" */
@@ -103,6 +108,10 @@ struct plan {
     /* One per source if any is converted and its values were read; else NULL. */
     tenmap_losses *losses;
     size_t input_tensors; /* of all models */
+    plan_alias *shared;   /* see shared_tensors.h */
+    size_t shared_count;
+    const tenmap_metadata **left_pairs; /* set by plan_collect_metadata */
+    size_t left_pair_count;
     /*
      * For weights being quantized: the model of their parts, which the plan closes, and for each
      * source the tensor that the part came from (NULL for scales). `origins` is as long as
@@ -156,12 +165,18 @@ const tenmap_tensor *plan_origin(const plan *p, size_t source);
  */
 tenmap_dtype plan_main_dtype(const plan *p);
 
-/* The metadata of all inputs, each key once, then that of --meta. The caller frees `items`. */
+/*
+ * The metadata of all inputs, each key once, then that of --meta. The caller frees `items`.
+ *
+ * In SafeTensors files, a pair whose value is the name of a tensor means that its key is another
+ * name of it. Elsewhere a pair does not mean that, so such pairs are left out (left_pairs). Tensors
+ * from PyTorch files get the pair "format": "pt", as programs that load them with torch expect.
+ */
 typedef struct output_metadata {
     tenmap_edit *items;
     size_t count;
 } output_metadata;
-int plan_collect_metadata(const plan *p, const output_settings *out, output_metadata *all);
+int plan_collect_metadata(plan *p, const output_settings *out, output_metadata *all);
 /* Checks that every tensor can be written as planned. Returns 0 or an exit code. */
 int plan_check(const plan *p);
 /*

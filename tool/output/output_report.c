@@ -8,6 +8,7 @@
 #include "output/conversion_losses.h"
 #include "output/gguf_origin.h"
 #include "output/output_target.h"
+#include "output/shared_tensors.h"
 #include "view/json_out.h"
 #include "view/print.h"
 
@@ -112,6 +113,7 @@ void plan_report_json(const plan *p, const output_settings *out, const target *t
         json_names("copied", copied->names, copied->count);
     json_config(copied);
     gguf_origin_json(p);
+    left_out_json(p);
     if (p->losses)
         losses_json(p);
     if (p->report)
@@ -226,5 +228,6 @@ void plan_report_text(const plan *p, const output_settings *out, const target *t
         puts(line.bytes);
     print_config(out, copied);
     gguf_origin_print(p);
+    left_out_print(p);
     text_free(&line);
 }
