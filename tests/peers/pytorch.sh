@@ -71,6 +71,10 @@ newest() {
 venv=${TENMAP_TORCH_VENV:-$work/venv}
 if "$venv/bin/python" -c 'import torch' 2>/dev/null || { venv=$work/venv && fetched newest; }; then
     compare newest "$venv/bin/python"
+    echo "== shared tensors, beside safetensors"
+    "$venv/bin/python" -c 'import safetensors' 2>/dev/null ||
+        fetched "$venv/bin/python" -m pip install -q --target "$work/safetensors" --no-deps safetensors || true
+    part env PYTHONPATH="$work/safetensors" "$venv/bin/python" "$here/pytorch_convert.py" "$tenmap"
 else
     echo "skipped: torch could not be fetched"
     skipped=yes
