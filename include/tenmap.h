@@ -1,5 +1,5 @@
 /*
- * tenmap: model weights in the SafeTensors and GGUF formats, memory-mapped.
+ * tenmap: model weights in the SafeTensors, GGUF and PyTorch formats, memory-mapped.
  *
  * A model is one file, an index with its shards, or a folder. All three open the same way and give
  * the same handle. Opening reads the header and no tensor data, except for the small tensors that

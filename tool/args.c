@@ -413,8 +413,9 @@ void print_overview(void) {
     const help_job *next = jobs;
     printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
            "Inspects, checks, compares, converts and rewrites model weights without\n"
-           "loading them. MODEL is a .safetensors or .gguf file, an index of shards, a\n"
-           "folder, or the address of one (https://, hf://, s3://).\n");
+           "loading them. MODEL is a .safetensors, .gguf, .pt or .bin file, an index of\n"
+           "shards, a folder, or the address of one (https://, hf://, s3://). Nothing in\n"
+           "the pickle of a .pt or .bin file is run.\n");
     for (const command *const *c = commands; *c; c++) {
         if ((*c)->hidden)
             continue;

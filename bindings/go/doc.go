@@ -1,4 +1,4 @@
-// Package tenmap opens model weights in the SafeTensors and GGUF formats, memory-mapped.
+// Package tenmap opens model weights in the SafeTensors, GGUF and PyTorch formats, memory-mapped.
 //
 // A model is one file, an index with its shards, or a folder. Opening reads the header and no
 // tensor data. Tensors are views into the mapping, or are converted into Go's slices. The C library

@@ -12,8 +12,8 @@ required_conan_version = ">=2.0"
 class Tenmap(ConanFile):
     name = "tenmap"
     license = "MIT"
-    description = "Zero-copy, memory-mapped SafeTensors and GGUF models"
-    topics = ("safetensors", "gguf", "tensor", "mmap")
+    description = "Zero-copy, memory-mapped SafeTensors, GGUF and PyTorch models"
+    topics = ("safetensors", "gguf", "pytorch", "tensor", "mmap")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
     # http adds libtenmap-http, which reads models from addresses. It loads the system's

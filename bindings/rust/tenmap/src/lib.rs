@@ -1,4 +1,4 @@
-//! Model weights in the SafeTensors and GGUF formats, memory-mapped.
+//! Model weights in the SafeTensors, GGUF and PyTorch formats, memory-mapped.
 //!
 //! A model is one file, an index with its shards, or a folder. All three open the same way.
 //! Opening reads the header and no tensor data. Tensors are views into the mapping, or are
