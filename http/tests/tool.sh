@@ -250,6 +250,25 @@ for line in "MODEL" "get small.safetensors MODEL" "meta small.safetensors MODEL"
     quiet $(printf %s "$line" | sed "s,MODEL,$signed,")
 done
 
+# PyTorch files follow the same rules: a folder, an index, a single file that is signed.
+mkdir torch
+"$(dirname "$fixtures")/cli_checkpoints" torch
+rm -f "$served"/*.safetensors "$served"/*.json
+cp torch/sharded/* torch/trainer/training_args.bin torch/trainer/optimizer.pt torch/tied.bin "$served"
+for line in 'ls MODEL' 'info MODEL' 'check MODEL' 'stats MODEL' 'ls --branches MODEL lm_head.weight'; do
+    same torch/sharded "$hub" $line
+done
+for there in "$base/files/tied.bin?Signature=hunter2" "$hub/tied.bin"; do
+    for line in 'ls -l MODEL' 'check MODEL' 'stats MODEL' 'hash --model MODEL'; do
+        same torch/tied.bin "$there" $line
+    done
+done
+run said convert "$hub/tied.bin" -o torch/far.safetensors
+run said convert torch/tied.bin -o torch/near.safetensors
+cmp torch/far.safetensors torch/near.safetensors || wrong "convert of a remote checkpoint"
+run said ls "$base/files/pytorch_model.bin.index.json?Signature=hunter2"
+grep -q 'signed for one file only' said || { cat said; wrong "an index of PyTorch files that is signed"; }
+
 # An interrupt ends a command that waits for a silent server, minutes before its timeout, and the
 # command leaves nothing behind.
 (cd "$work" && exec "$tool" extract "$base/silent/x" a -o left.safetensors) >said 2>&1 &
