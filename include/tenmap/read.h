@@ -63,14 +63,14 @@ typedef struct tenmap_shard {
     uint32_t flags;   /* 0 */
     const void *base; /* this shard's first byte in memory; NULL with BACKEND_READ and options.io */
     uint64_t size;    /* in bytes: the file's, unless options.offset or length select a range */
-    /* The JSON text without its 8-byte length field; all of a GGUF header; a PyTorch file's pickle
-       with the table of its storages. */
+    /* The JSON text without its 8-byte length field; all of a GGUF or .npy header; a PyTorch file's
+       pickle with the table of its storages; a .npz file's headers with the table of its arrays */
     uint64_t header_bytes;
     uint64_t data_offset; /* where the first tensor's bytes may start, absolute in the file */
     size_t first_tensor;  /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
     size_t tensor_count;  /* of tenmap_at */
     uint64_t offset;      /* options.offset: where the model starts in the file */
-    const char *format;   /* "safetensors", "gguf" or "pytorch" */
+    const char *format;   /* "safetensors", "gguf", "pytorch", "npy" or "npz" */
     /* Of a PyTorch file whose tensors lie under one key of its root: that key, "state_dict", and
        how many tensors other branches hold, which TENMAP_OPEN_BRANCHES would list. Else NULL, 0. */
     const char *branch;

@@ -1,4 +1,4 @@
-"""Model weights in SafeTensors, GGUF and PyTorch files, memory-mapped.
+"""Model weights in SafeTensors, GGUF, PyTorch and NumPy files, memory-mapped.
 
     import tenmap
 

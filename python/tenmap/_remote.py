@@ -8,7 +8,7 @@ from ._errors import Status, make
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OWN = ("https", "http", "hf", "s3")
 _PACKAGES = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "https": "fsspec aiohttp", "http": "fsspec aiohttp"}
-_ENDINGS = (".safetensors", ".gguf")
+_ENDINGS = (".safetensors", ".gguf", ".npz", ".npy")
 _SHARED_ENDINGS = (".bin", ".pt", ".pth", ".ckpt")  # in folders, only well-known names are models
 _FOLDER_NAMES = ("/pytorch_model.bin", "/diffusion_pytorch_model.bin", "/adapter_model.bin")
 

@@ -3,7 +3,7 @@
 
 /* In the order in which they are tried: formats with a magic number come first. */
 static const tmi_container *const containers[] = {
-    &tmi_gguf, &tmi_pytorch, &tmi_safetensors,
+    &tmi_gguf,          &tmi_npy, &tmi_pytorch, &tmi_safetensors,
 #ifdef TENMAP_TOY_CONTAINER
     &tmi_toy_container, /* for tests: only this list knows how many formats there are */
 #endif

@@ -361,6 +361,8 @@ typedef struct tmi_header_text {
      */
     tmi_block block;
     size_t room; /* of the block: at least length + TMI_JSON_PAD */
+    /* Another container, if the file turned out to be its: several formats are zip archives. */
+    const struct tmi_container *container;
 } tmi_header_text;
 
 /*
@@ -404,7 +406,10 @@ typedef struct tmi_split_names {
  */
 typedef struct tmi_container {
     const char *name; /* tenmap_shard.format */
-    /* Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. */
+    /*
+     * Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. NULL
+     * if only the text shows it: then another container names this one in tmi_header_text.
+     */
     bool (*recognize)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
     /*
      * Finds the header: sets text->at and text->length, or reads the text, from any ranges. Reports
@@ -428,6 +433,8 @@ typedef struct tmi_container {
 extern const tmi_container tmi_safetensors;
 extern const tmi_container tmi_gguf;    /* gguf.c */
 extern const tmi_container tmi_pytorch; /* pytorch.c */
+extern const tmi_container tmi_npy;     /* npy.c */
+extern const tmi_container tmi_npz;     /* npz.c; tmi_pytorch recognizes its files, as archives */
 #ifdef TENMAP_TOY_CONTAINER
 extern const tmi_container tmi_toy_container;
 #endif

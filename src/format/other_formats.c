@@ -30,7 +30,6 @@ static const struct {
     MAGIC("\x89HDF\r\n\x1a\n", CONVERT,
           "this is an HDF5 file (Keras, TensorFlow): convert it to "
           "SafeTensors first"),
-    MAGIC("\x93NUMPY", CONVERT, "this is a NumPy array (.npy): convert it to SafeTensors first"),
     MAGIC("\xef\xbb\xbf", NONE,
           "this is a text file that begins with a byte order mark: if it is an index, save it "
           "without one"),
@@ -43,7 +42,8 @@ static const char torch_tar_text[] =
     "this is a PyTorch checkpoint from before torch 0.1.10 (a tar archive): load it with a recent "
     "torch and save it again, and do not unpickle files that you do not trust";
 static const char tar_text[] = "this is a tar archive: unpack it first (tar -xf)";
-static const char npz_text[] = "this is a NumPy archive (.npz): convert it to SafeTensors first";
+static const char empty_zip_text[] =
+    "this is a zip archive without entries, as numpy.savez writes it without arrays";
 static const char zip_text[] = "this is a zip archive: unpack it first";
 static const char html_text[] =
     "this is an HTML page, most likely a login or error page saved by the download: fetch the file "
@@ -141,7 +141,7 @@ static bool is_pickle(const unsigned char *bytes, size_t len) {
 
 static const char *zip_kind(const unsigned char *bytes, size_t len) {
     size_t shown = len < 128 ? len : 128; /* the first member's name */
-    return contains(bytes, shown, ".npy") ? npz_text : zip_text;
+    return memcmp(bytes, "PK\5\6", 4) == 0 ? empty_zip_text : zip_text;
 }
 
 static bool all_zero(const unsigned char *bytes, size_t len) {

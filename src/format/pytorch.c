@@ -4,6 +4,7 @@
  * the storages, their keys, and the pickle. pytorch_legacy.c does so for older files.
  */
 #include "json.h"
+#include "numpy.h"
 #include "pytorch.h"
 
 #include <stdlib.h>
@@ -64,7 +65,6 @@ static const char *name_other_archive(const tmi_zip *zip) {
     static const struct {
         const char *ending, *text;
     } kinds[] = {
-        {".npy", "this is a NumPy archive (.npz): convert it to SafeTensors first"},
         {"model.weights.h5",
          "this is a Keras archive (.keras): save the model's weights as SafeTensors first"},
         {"archive_format",
@@ -204,6 +204,11 @@ static tenmap_status find_torch_text(tmi_header_reader *reader, tmi_header_text 
     if (tmi_torch_is_legacy(reader->start, reader->len))
         return tmi_torch_find_legacy(reader, text, error);
     tenmap_status status = tmi_zip_read(reader, &zip, error);
+    if (status == TENMAP_OK && tmi_is_npz(&zip)) {
+        status = tmi_npz_find_text(reader, &zip, text, error);
+        tmi_zip_free(&zip);
+        return status;
+    }
     if (status == TENMAP_OK)
         status = find_pickle(reader, &zip, &pickle, error);
     if (status == TENMAP_OK)

@@ -29,6 +29,7 @@ enum {
         1 << 3, /* the sizes follow the data, so the local header need not have them */
     FLAG_PATCH = 1 << 5,
     FLAG_STRONG = 1 << 6,
+    FLAG_UTF8 = 1 << 11,
     FLAG_MASKED = 1 << 13
 };
 
@@ -270,6 +271,13 @@ static const char *why_packed(const zip_record *record) {
     return record->method != 0 ? "it is compressed" : NULL;
 }
 
+/* What to do about a compressed entry. */
+static const char *how_to_unpack(const tmi_zip_entry *entry) {
+    return tmi_zip_ends_in(entry, ".npy")
+               ? "save the archive again with numpy.savez instead of numpy.savez_compressed"
+               : "pack the archive again without it (zip -0)";
+}
+
 /* Takes the record at `at` of the directory, and sets *size to its size. */
 static tenmap_status take_record(zip_reader *z, uint64_t at, tmi_zip_entry *entry,
                                  zip_record *record, uint64_t *size) {
@@ -295,6 +303,7 @@ static tenmap_status take_record(zip_reader *z, uint64_t at, tmi_zip_entry *entr
                              .name_len = name_len,
                              .name_at = at + RECORD_BYTES,
                              .bytes = zip_u32(r + 24),
+                             .utf8 = record->flags & FLAG_UTF8,
                              .header_at = zip_u32(r + 42)};
     size_t len;
     bool good;
@@ -309,9 +318,9 @@ static tenmap_status take_record(zip_reader *z, uint64_t at, tmi_zip_entry *entr
         return tmi_remedy(
             z->error, TENMAP_REMEDY_CONVERT,
             FAIL_ENTRY(z, TENMAP_ERR_UNSUPPORTED, TENMAP_FOUND_FOREIGN, entry, record->at,
-                       "%s (flags 0x%x, method %u), so its bytes cannot be used "
-                       "where they lie: pack the archive again without it (zip -0)",
-                       why_packed(record), (unsigned)record->flags, (unsigned)record->method));
+                       "%s (flags 0x%x, method %u), so its bytes cannot be used where they lie: %s",
+                       why_packed(record), (unsigned)record->flags, (unsigned)record->method,
+                       how_to_unpack(entry)));
     if (packed != entry->bytes || zip_u16(r + 34))
         return FAIL_ENTRY(z, TENMAP_ERR_FORMAT, TENMAP_FOUND_SIZE, entry, record->at,
                           "it is stored, but has %llu bytes packed and %llu unpacked, on disk %u",

@@ -16,6 +16,7 @@ typedef struct tmi_zip_entry {
     uint64_t name_at;   /* of the name in the directory's bytes */
     uint64_t header_at; /* its local header, counted from the archive's first byte, as is `at` */
     uint64_t at, bytes; /* its data */
+    bool utf8;          /* the archive says that the name is UTF-8 */
 } tmi_zip_entry;
 
 typedef struct tmi_zip {
@@ -35,6 +36,11 @@ void tmi_zip_free(tmi_zip *zip);
 
 static inline bool tmi_zip_is_named(const tmi_zip_entry *entry, const char *name, size_t len) {
     return entry->name_len == len && memcmp(entry->name, name, len) == 0;
+}
+
+static inline bool tmi_zip_ends_in(const tmi_zip_entry *entry, const char *ending) {
+    size_t len = strlen(ending);
+    return entry->name_len >= len && memcmp(entry->name + entry->name_len - len, ending, len) == 0;
 }
 
 #endif

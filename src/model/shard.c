@@ -251,6 +251,8 @@ static tenmap_status parse_once(header_attempt *a, tenmap_error *error) {
         tmi_edit_explain(shard, error);
         return status;
     }
+    if (a->text.container)
+        container = a->text.container;
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
         shard->bytes.file.copy_on_write = options->flags & TENMAP_OPEN_PRIVATE;
         int failed =

@@ -191,6 +191,8 @@ static const char *header_language(const tenmap_model *model) {
         return "JSON";
     if (strcmp(first->format, "pytorch") == 0)
         return "pickle";
+    if (strcmp(first->format, "npy") == 0 || strcmp(first->format, "npz") == 0)
+        return "numpy";
     return strcmp(first->format, "gguf") == 0 ? "GGUF" : first->format;
 }
 

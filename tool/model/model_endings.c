@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-const char *const model_endings[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", NULL};
+const char *const model_endings[] = {".safetensors", ".gguf", ".npz", ".npy", ".bin",
+                                     ".pt",          ".pth",  ".ckpt", NULL};
 
 /* Of these, the endings that other programs use too. */
 static const char *const shared_endings[] = {".bin", ".pt", ".pth", ".ckpt", NULL};

@@ -163,7 +163,8 @@ static void packed_entries_are_refused_by_name(void **state) {
 
 static void other_archives_are_named(void **state) {
     (void)state;
-    ZIP_FAILS(NULL, FORMAT, "NumPy archive", {.name = "arr_0.npy", .data = "1", .size = 1});
+    ZIP_FAILS(NULL, FORMAT, "this is a Keras archive", {.name = "model.weights.h5"});
+    ZIP_FAILS(NULL, FORMAT, "this is a program of torch.export", {.name = "m/archive_format"});
     ZIP_FAILS(NULL, FORMAT, "without FOLDER/data.pkl", {.name = "readme.txt"});
     ZIP_FAILS(NULL, FORMAT, "without FOLDER/data.pkl", {.name = "a/b/data.pkl"});
     ZIP_FAILS(NULL, FORMAT, "two entries FOLDER/data.pkl", PICKLE_FILE, {.name = "n/data.pkl"});

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "gguf_files.h"
+#include "numpy_files.h"
 #include "support.h"
 #include "torch_files.h"
 
@@ -174,6 +175,25 @@ static void every_allocation_may_fail(void **state) {
     options.backend = TENMAP_BACKEND_MAP;
     options.flags = TENMAP_OPEN_PRIVATE;
     fail_each("a file, PRIVATE", in_folder(state, "one.safetensors"), &options);
+}
+
+/* An array in Fortran's order, and an archive whose directory has another order than its data. */
+static void every_allocation_of_numpy_files_may_fail(void **state) {
+    bytes array = make_npy(1, NPY_DICT("<f4", "True", "(2, 3)"), 24);
+    uint64_t size = 30 + strlen("b.npy") + array.size;
+    zip_file files[] = {
+        {.name = "b.npy", .local_name = "a.npy", .data = array.at, .size = array.size},
+        {.name = "a.npy", .local_name = "b.npy", .data = array.at, .size = array.size},
+        {.name = "no-array", .data = array.at + 9, .size = array.size - 9}};
+    files[0].moved = size;
+    files[1].moved = (uint64_t)0 - size;
+    bytes archive = make_zip(files, COUNT(files), NULL);
+    write_file(in_folder(state, "one.npy"), array.at, array.size);
+    fail_each("a .npy file", in_folder(state, "one.npy"), NULL);
+    write_file(in_folder(state, "two.npz"), archive.at, archive.size);
+    fail_each("a .npz file", in_folder(state, "two.npz"), NULL);
+    free(archive.at);
+    free(array.at);
 }
 
 static void every_allocation_of_a_gguf_file_may_fail(void **state) {
@@ -806,6 +826,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_allocation_of_writing_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_numpy_files_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_gguf_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_pytorch_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),

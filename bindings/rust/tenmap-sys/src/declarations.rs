@@ -318,9 +318,9 @@ pub struct tenmap_shard {
     pub base: *const c_void,
     /// in bytes: the file's, unless options.offset or length select a range
     pub size: u64,
-    /// The JSON text without its 8-byte length field; all of a GGUF header; a PyTorch file's pickle
+    /// The JSON text without its 8-byte length field; all of a GGUF or .npy header; a PyTorch file's
     /// ```c
-    ///        with the table of its storages.
+    ///        pickle with the table of its storages; a .npz file's headers with the table of its arrays
     /// ```
     pub header_bytes: u64,
     /// where the first tensor's bytes may start, absolute in the file
@@ -331,7 +331,7 @@ pub struct tenmap_shard {
     pub tensor_count: usize,
     /// options.offset: where the model starts in the file
     pub offset: u64,
-    /// "safetensors", "gguf" or "pytorch"
+    /// "safetensors", "gguf", "pytorch", "npy" or "npz"
     pub format: *const c_char,
     /// Of a PyTorch file whose tensors lie under one key of its root: that key, "state_dict", and
     /// ```c
