@@ -398,15 +398,50 @@ def pytorch_seeds():
     write("legacy", "good_module", system + pickles["good_module"] + b"]U\0010a." +
           struct.pack("<Q", 24) + bytes(96))
     write("legacy", "good_empty", b"I1001\n.(dV" + b"little_endian\nI01\ns.(dp0\n.(lp0\n.")
+    write("zip", "good_archive",
+          zip_of({"m/data.pkl": pickles["good_dict"], "m/data/0": bytes(96), "m/data/1": bytes(96),
+                  "m/byteorder": b"little"}))
+
+
+def zip_of(files):
+    """A zip archive with stored entries."""
     entries, directory = b"", b""
-    for name, data in {"m/data.pkl": pickles["good_dict"], "m/data/0": bytes(96),
-                       "m/data/1": bytes(96), "m/byteorder": b"little"}.items():
+    for name, data in files.items():
         fields = struct.pack("<5HIIIHH", 20, 0, 0, 0, 0, 0, len(data), len(data), len(name), 0)
         directory += (b"PK\1\2\0\0" + fields + bytes(10) +
                       struct.pack("<I", len(entries)) + name.encode())
         entries += b"PK\3\4" + fields + name.encode() + data
-    write("zip", "good_archive", entries + directory + b"PK\5\6\0\0\0\0" +
-          struct.pack("<HHIIH", 4, 4, len(directory), len(entries), 0))
+    return entries + directory + b"PK\5\6\0\0\0\0" + struct.pack(
+        "<HHIIH", len(files), len(files), len(directory), len(entries), 0)
+
+
+def numpy_seeds():
+    """Dicts, which the target makes arrays of, arrays, and one archive."""
+    def dict_of(descr, order, shape):
+        return b"{'descr': %s, 'fortran_order': %s, 'shape': %s, }   \n" % (descr, order, shape)
+
+    def array(version, text, data):
+        return b"\x93NUMPY" + struct.pack("<BB", version, 0) + struct.pack(
+            "<H" if version == 1 else "<I", len(text)) + text + data
+
+    plain = dict_of(b"'<f4'", b"False", b"(2, 3)")
+    fortran = dict_of(b"'<i2'", b"True", b"(2, 3, 8)")
+    for name, data in {
+            "good_dict": dict_of(b"'<f4'", b"False", b"(24,)"), "good_fortran": fortran,
+            "good_scalars": b'{"shape":(),"descr":"|b1","fortran_order":True}',
+            "good_python_2": dict_of(b"'<c8'", b"False", b"(3L, 4L)"),
+            "good_empty": dict_of(b"'<u8'", b"True", b"(0, 9223372036854775808)"),
+            "good_version_1": array(1, plain, bytes(24)), "good_version_2": array(2, plain, bytes(24)),
+            "good_version_3": array(3, fortran, bytes(96)),
+            "bad_object": dict_of(b"'|O'", b"False", b"(1,)"),
+            "bad_records": dict_of(b"[('a', '<f4')]", b"False", b"(1,)"),
+            "bad_big_endian": dict_of(b"'>f4'", b"False", b"(24,)"),
+            "bad_overflow": dict_of(b"'<f8'", b"True", b"(4294967296, 4294967296)"),
+            "bad_negative": dict_of(b"'<f4'", b"False", b"(-1,)"),
+            "bad_length": b"\x93NUMPY\2\0\xff\xff\xff\xff{}", "bad_version": array(9, plain, b"")}.items():
+        write("numpy", name, data)
+    write("numpy", "good_archive", zip_of({"w.npy": array(1, plain, bytes(24)), "notes": b"some notes",
+                                           "layer/f.npy": array(2, fortran, bytes(96))}))
 
 
 def gguf_seeds():
@@ -521,6 +556,7 @@ if __name__ == "__main__":
     writer_seeds()
     gguf_seeds()
     pytorch_seeds()
+    numpy_seeds()
     quantized_seeds()
     dictionary("header.dict", "Dtypes, ", ('\\"%s\\"' % name for name in BITS))
     dictionary("quantized.dict", "Endings of names, ", endings())

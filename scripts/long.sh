@@ -125,6 +125,8 @@ check "300,000 random calls, AddressSanitizer" sanitized address,undefined rando
 check "100,000 random calls, ThreadSanitizer" sanitized thread random_calls 100000
 check "10,000,000 mutated PyTorch checkpoints, AddressSanitizer" \
     sanitized address,undefined random_pytorch 10000000
+check "1,000,000 mutated NumPy files, AddressSanitizer" \
+    sanitized address,undefined random_numpy 1000000
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
 check "Python: the reference's own suite, with tensorflow and paddle too" \

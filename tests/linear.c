@@ -427,6 +427,71 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
     return 32 * n + (32 - (uint64_t)ftello(f) % 32) % 32;
 }
 
+/* NumPy files: these write the whole file. */
+
+#define NPY_DICT "{'descr': '<f4', 'fortran_order': True, 'shape': (0, 3, ), }\n"
+
+enum { NPY_BYTES = 10 + sizeof NPY_DICT - 1, NPZ_NAME = 12, NPZ_LOCAL = 30, NPZ_RECORD = 46 };
+
+/* What a local header and an entry of the directory both have. */
+static void put_npz_fields(FILE *f) {
+    for (int i = 0; i < 3; i++) /* flags, method, time; checksum */
+        put_little(f, 0, 4);
+    put_little(f, NPY_BYTES, 4);
+    put_little(f, NPY_BYTES, 4);
+    put_little(f, NPZ_NAME, 2);
+    put_little(f, 0, 2);
+}
+
+/* The directory lists the entries backwards, so that all must be sorted. */
+static uint64_t npz_arrays(FILE *f, size_t n) {
+    const uint64_t entry = NPZ_LOCAL + NPZ_NAME + NPY_BYTES, directory = entry * n;
+    for (size_t i = 0; i < n; i++) {
+        fputs("PK\3\4", f);
+        put_little(f, 0, 2);
+        put_npz_fields(f);
+        fprintf(f, "w%07zu.npy\x93NUMPY\1%c%c%c" NPY_DICT, i % 10000000, 0,
+                (int)sizeof NPY_DICT - 1, 0);
+    }
+    for (size_t i = n; i-- > 0;) {
+        fputs("PK\1\2", f);
+        put_little(f, 0, 4);
+        put_npz_fields(f);
+        put_little(f, 0, 5);
+        put_little(f, 0, 5);
+        put_little(f, entry * i, 4);
+        fprintf(f, "w%07zu.npy", i % 10000000);
+    }
+    fputs("PK\6\6", f);
+    put_little(f, 44, 8);
+    put_little(f, 0, 4);
+    put_little(f, 0, 8);
+    put_little(f, n, 8);
+    put_little(f, n, 8);
+    put_little(f, (NPZ_RECORD + NPZ_NAME) * (uint64_t)n, 8);
+    put_little(f, directory, 8);
+    fputs("PK\6\7", f);
+    put_little(f, 0, 4);
+    put_little(f, directory + (NPZ_RECORD + NPZ_NAME) * (uint64_t)n, 8);
+    put_little(f, 1, 4);
+    fputs("PK\5\6", f);
+    put_little(f, 0, 4);
+    put_little(f, UINT32_MAX, 4);
+    put_little(f, UINT32_MAX, 4);
+    put_little(f, UINT32_MAX, 4);
+    put_little(f, 0, 2);
+    return 0;
+}
+
+static uint64_t npy_spaces(FILE *f, size_t n) {
+    fprintf(f, "\x93NUMPY\2%c", 0);
+    put_little(f, sizeof NPY_DICT - 1 + n, 4);
+    fputs(NPY_DICT, f);
+    for (size_t i = 0; i < n; i++)
+        fputc(' ', f);
+    return 0;
+}
+
 /* Other files beside model.safetensors, or instead of it. */
 enum {
     ALONE,
@@ -439,7 +504,8 @@ enum {
     FOLDER,
     GGUF,
     TORCH,
-    LEGACY
+    LEGACY,
+    NUMPY
 };
 
 enum { PIPE, TERMINAL };
@@ -484,6 +550,8 @@ static const struct linear_case {
     {"legacy-storages", pickle_storages, 800000, 2.3, 0, LEGACY, TENMAP_OK},
     {"legacy-references", pickle_references, 12500000, 2.2, 0, LEGACY, TENMAP_OK},
     {"legacy-views", pickle_views, 1600000, 2.3, 0, LEGACY, TENMAP_OK},
+    {"npz-arrays", npz_arrays, 200000, 2.3, 0, NUMPY, TENMAP_OK},
+    {"npy-spaces", npy_spaces, 25000000, 2.2, 0, NUMPY, TENMAP_OK},
     {"odd-at-the-end", odd_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_OK},
     {"same-name-at-the-end", same_name_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_ERR_FORMAT},
     {"offsets-backwards", backwards, 400000, 2.3, 0, ALONE, TENMAP_OK},
@@ -585,6 +653,7 @@ static void make_listed(size_t n, const char *folder) {
         die("cannot write a list");
 }
 
+/* NumPy files too: folders are searched for this name, and the content decides what a file is. */
 static void make_gguf(const struct linear_case *c, size_t n, const char *folder) {
     FILE *f = create(folder, "model.gguf");
     uint64_t data = c->write(f, n), end = (uint64_t)ftello(f);
@@ -660,7 +729,7 @@ static void make_links(size_t n, const char *folder) {
 static void make(const struct linear_case *c, size_t n, const char *folder) {
     if (c->beside == FOLDER)
         make_folder(n, folder);
-    else if (c->beside == GGUF)
+    else if (c->beside == GGUF || c->beside == NUMPY)
         make_gguf(c, n, folder);
     else if (c->beside == TORCH || c->beside == LEGACY)
         make_torch(c, n, folder);
