@@ -24,6 +24,9 @@ typedef struct tmi_shown {
 const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown);
 
+/* The same for files whose bytes say nothing, by the path; NULL if it says nothing either. */
+const char *tmi_other_by_name(const char *path);
+
 /* Whether a name is that of an index of a format that no container reads. */
 bool tmi_is_other_index(const char *name);
 

@@ -30,6 +30,8 @@ static tenmap_status read_length(const tmi_header_reader *reader, uint64_t *leng
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
     tmi_shown shown = {.remedy = TENMAP_REMEDY_NONE};
     const char *foreign = cut ? NULL : tmi_other_format(start, len, place->size, &shown);
+    if (!foreign && !cut && (foreign = tmi_other_by_name(path)) != NULL)
+        shown = (tmi_shown){.remedy = TENMAP_REMEDY_CONVERT};
     *code = foreign     ? TENMAP_FOUND_FOREIGN
             : n > limit ? TENMAP_FOUND_LIMIT
                         : TENMAP_FOUND_TRUNCATED;

@@ -310,8 +310,25 @@ static void foreign_files_are_named(void **state) {
          "xz archive"},
         {START("\x89HDF\r\n\x1a\n\0\0\0\0"), "HDF5 file"},
         {START("\x93NUMPY\1\0v\0{'descr'"), "truncated, or damaged"},
-        {START("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+        {START("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
          "a zip archive without entries, as numpy.savez writes it without arrays"},
+        {START("\x80\4\x95\x10\0\0\0\0\0\0\0\x8c\x07sklearn"), "that PyTorch did not write"},
+        {START("\x08\1\x12\x93\x0c\x0a\4abcd\x12\4efgh"), "this is a TensorFlow SavedModel"},
+        {START("\x0a\x2a\x0a\5input\x12\x0bPlaceholder*\1"), "this is a TensorFlow graph"},
+        {START("\0\0\6\x08\1\x1a\2\x08\1\0\6w"), "this is the index of a TensorFlow checkpoint"},
+        {START("\x08\x08\x12\7pytorch\x1a\0052.1.0:\x80\1"), "this is an ONNX model"},
+        {START("\x08\x0a:\x80\x80\1\x0a\1"), "this is an ONNX model"},
+        {START("\x08\x07\x42\4\x0a\0\x10\x0d"), "this is an ONNX model"},
+        {START("\x82\xa6params\x81\xa5layer\x80"), "this is a MessagePack file (.msgpack, flax)"},
+        {START("\xde\0\x10\xd9\x28transformer/encoder/layers/0/kernel/name"),
+         "this is a MessagePack file"},
+        {START("\xdf\0\0\0\x10\xa3"
+               "abc\x80\x80\x80"),
+         "this is a MessagePack file"},
+        {START("\x1c\0\0\0TFL3\x14\0\x20\0"), "this is a TensorFlow Lite model"},
+        {START("\x44\0\0\0ET12eh00"), "this is an ExecuTorch program"},
+        {START("\x44\0\0\0FT01\0\0\0\0"), "this is an ExecuTorch data file"},
+        {START("\x10\0\0\0PTMF\0\0\0\0"), "TorchScript model for mobile devices"},
         {START("placeholder"), "text file, not a SafeTensors file; it begins with \"placeholder\""},
         {START("x"), "text file"},
         {START("[1,2,3,4,5,6]"), "JSON text"},
@@ -343,6 +360,56 @@ static void tar_archives_are_named(void **state) {
     }
 }
 
+/* Bytes that only resemble the start of another format get no name. */
+static void unknown_bytes_get_no_name(void **state) {
+    static const struct {
+        const char *start;
+        size_t len;
+    } rows[] = {
+        {START("\x08\1\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")},
+        {START("\x08\x09\x12\3\1\2\3\xff\xff")},
+        {START("\x08\x28\x12\3abc\xff\xff")},
+        {START("\x08\x07\x12\x7f"
+               "abcdefgh")},
+        {START("\x08\x07\x22\7pytorch\xff")},
+        {START("\x0a\x2a\x0a\5input\x15\0\0\0\xff\xff")},
+        {START("\x0a\x2a\x0a\5input\x12\4none\xff")},
+        {START("\x0a\x2a\x0a\x05in\1ut\x12\4None\xff")},
+        {START("\0\0\6\x08\1\x1b\2\x08\xff\xff\xff\xff")},
+        {START("\x81\x91\x01\x02\x03\x04\x05\xff\xff")},
+        {START("\x81\xa4"
+               "a\1cd\x05\xff\xff")},
+        {START("\x81\xbf"
+               "abcdefgh\xff")},
+        {START("\xde\0\x10\xd9\0\xff\xff\xff\xff")},
+        {START("\x10\0\0\0XXXX\xff\xff\xff\xff")},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tenmap_error error;
+        tenmap_model *m;
+        const char *path = in_folder(state, "model.safetensors");
+        write_file(path, rows[i].start, rows[i].len);
+        assert_int_not_equal(tenmap_open(path, NULL, &m, &error), TENMAP_OK);
+        assert_null(strstr(error.message, "this is a TensorFlow"));
+        assert_null(strstr(error.message, "ONNX"));
+        assert_null(strstr(error.message, "MessagePack"));
+    }
+}
+
+/* The data of a TensorFlow checkpoint has no magic: its name says what it is. */
+static void data_of_checkpoints_is_named(void **state) {
+    static const char *const names[] = {"variables.data-00000-of-00001", "variables.data-0-of-1",
+                                        "variables.index-00000-of-00001", "data"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        tenmap_error error;
+        tenmap_model *m;
+        const char *path = in_folder(state, names[i]);
+        write_file(path, "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7", 9);
+        assert_int_not_equal(tenmap_open(path, NULL, &m, &error), TENMAP_OK);
+        assert_int_equal(i == 0, strstr(error.message, "data of a TensorFlow checkpoint") != NULL);
+    }
+}
+
 /* A header whose length field starts like a pickle is still a model. */
 static void a_model_is_never_taken_for_something_else(void **state) {
     (void)state;
@@ -367,6 +434,8 @@ int main(void) {
         cmocka_unit_test_setup(a_folder_of_model_folders_names_them, empty_folder),
         cmocka_unit_test_setup(foreign_files_are_named, empty_folder),
         cmocka_unit_test_setup(tar_archives_are_named, empty_folder),
+        cmocka_unit_test_setup(unknown_bytes_get_no_name, empty_folder),
+        cmocka_unit_test_setup(data_of_checkpoints_is_named, empty_folder),
         cmocka_unit_test(a_model_is_never_taken_for_something_else),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
