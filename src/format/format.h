@@ -37,6 +37,12 @@ bool tmi_is_other_index(const char *name);
     "the file contains only line ends and spaces: the download returned an empty response, or "    \
     "nothing was written"
 
+/*
+ * A flag of tmi_place.flags beside TENMAP_OPEN_*: a pickle's values are kept in tmi_header.values,
+ * and no tensors are listed. Callers of the API cannot set it.
+ */
+#define TMI_OPEN_VALUES (UINT32_C(1) << 31)
+
 /* Whether options.flags allow this relaxation, by its own flag or by TENMAP_OPEN_LENIENT. */
 static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {
     return flags & (relaxation | TENMAP_OPEN_LENIENT);
@@ -194,6 +200,8 @@ typedef struct tmi_header {
     uint64_t declared_bytes; /* of all tensors that tmi_declare_strided saw */
     tmi_block numbers;       /* the texts of metadata values that are not strings in the file */
     tmi_split split;
+    void *values; /* what TMI_OPEN_VALUES keeps, of the container's own type; NULL: nothing */
+    void (*free_values)(void *values);
     uint64_t data_at;   /* where tensor data may begin, counted from the model's first byte */
     bool reordered;     /* the header did not list the tensors in file order */
     const char *branch; /* tenmap_shard.branch: a constant, or NULL */

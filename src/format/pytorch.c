@@ -247,7 +247,10 @@ static tenmap_status parse_torch(tmi_header *header, const tmi_place *place, tmi
     if (status == TENMAP_OK)
         status = tmi_torch_fill(&t, (const unsigned char *)bytes + before, length - before);
     free(t.storages);
-    tmi_block_free(&text);
+    if (header->values)
+        ((tmi_torch_values *)header->values)->text = text;
+    else
+        tmi_block_free(&text);
     if (status != TENMAP_OK)
         tmi_header_free(header);
     return status;

@@ -141,8 +141,18 @@ tenmap_status tmi_torch_fail_pickle(tmi_torch *t);
 void tmi_torch_report_code(const tmi_torch *t);
 /*
  * Reads the pickle and fills t->header, which is zeroed, with tensors and metadata. The rest of *t
- * is set, except for t->pickle. On failure the header may be filled in part.
+ * is set, except for t->pickle. On failure the header may be filled in part. With TMI_OPEN_VALUES
+ * it fills in header->values instead, which takes t->storages; the caller adds the text.
  */
 tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t bytes);
+
+/* The values of an open checkpoint, for a caller that makes objects of them (TMI_OPEN_VALUES). */
+typedef struct tmi_torch_values {
+    tmi_pickle pickle;
+    uint64_t pickle_at; /* where it begins, counted from the model's first byte */
+    tmi_torch_storage *storages;
+    size_t storage_count;
+    tmi_block text; /* of the header: the pickle's bytes and the storages' keys lie in it */
+} tmi_torch_values;
 
 #endif

@@ -366,8 +366,50 @@ static tenmap_status index_storages(tmi_torch *t) {
     return TENMAP_OK;
 }
 
-tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t bytes) {
+/* TMI_OPEN_VALUES. */
+
+static void free_torch_values(void *values) {
+    tmi_torch_values *v = values;
+    tmi_pickle_free(&v->pickle);
+    free(v->storages);
+    tmi_block_free(&v->text);
+    free(v);
+}
+
+/* Moves the pickle and the storages into the header. */
+static tenmap_status keep_torch_values(tmi_torch *t) {
+    tmi_torch_values *v = tmi_calloc(1, sizeof *v);
+    if (!v)
+        return tmi_fail_memory(t->error, sizeof *v, "the values");
+    *v = (tmi_torch_values){.pickle = t->pickle,
+                            .pickle_at = t->pickle_at,
+                            .storages = t->storages,
+                            .storage_count = t->storage_count};
+    t->pickle = (tmi_pickle){.bytes = NULL};
+    t->storages = NULL;
+    t->header->values = v;
+    t->header->free_values = free_torch_values;
+    return TENMAP_OK;
+}
+
+/* Lists the tensors and the plain values. */
+static tenmap_status fill_tables(tmi_torch *t) {
     torch_tables tables = {.count = 0};
+    tenmap_status status = tmi_torch_find_tensors(t, &tables.names);
+    if (status == TENMAP_OK)
+        status = fill_tensors(t, &tables);
+    t->header->text.bytes = tables.names.text; /* malloc's, as that of a small block */
+    tables.names.text = NULL;
+    if (status == TENMAP_OK)
+        status = fill_values(t);
+    if (status == TENMAP_OK && TMI_REPORTS(t->place->report))
+        lint_torch(t);
+    tmi_block_free(&tables.described_block);
+    tmi_torch_names_free(&tables.names);
+    return status;
+}
+
+tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t bytes) {
     tenmap_error unused, *given = t->error;
     t->error = given ? given : &unused;
     tenmap_status status = index_storages(t);
@@ -381,17 +423,7 @@ tenmap_status tmi_torch_fill(tmi_torch *t, const unsigned char *pickle, size_t b
         status = check_rest(t, bytes);
     }
     if (status == TENMAP_OK)
-        status = tmi_torch_find_tensors(t, &tables.names);
-    if (status == TENMAP_OK)
-        status = fill_tensors(t, &tables);
-    t->header->text.bytes = tables.names.text; /* malloc's, as that of a small block */
-    tables.names.text = NULL;
-    if (status == TENMAP_OK)
-        status = fill_values(t);
-    if (status == TENMAP_OK && TMI_REPORTS(t->place->report))
-        lint_torch(t);
-    tmi_block_free(&tables.described_block);
-    tmi_torch_names_free(&tables.names);
+        status = t->place->flags & TMI_OPEN_VALUES ? keep_torch_values(t) : fill_tables(t);
     tmi_names_free(&t->keys);
     tmi_pickle_free(&t->pickle);
     t->error = given;

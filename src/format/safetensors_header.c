@@ -671,5 +671,7 @@ void tmi_header_free(tmi_header *header) {
     free(header->strided);
     tmi_block_free(&header->numbers);
     tmi_block_free(&header->text);
+    if (header->values)
+        header->free_values(header->values);
     *header = (tmi_header){.count = 0};
 }

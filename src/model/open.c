@@ -1,6 +1,7 @@
 /* Opens a model from a path, a descriptor or memory. */
 #include "model.h"
 #include "../format/json.h"
+#include "pickled_values.h"
 #include "quantized.h"
 
 #include <errno.h>
@@ -291,18 +292,25 @@ tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, t
     return status;
 }
 
-tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
-                          tenmap_error *error) {
+/* Opens a path; `more` are flags beside those of the caller. */
+static tenmap_status open_path(const char *path, const tenmap_options *given, uint32_t more,
+                               tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
     bool absent;
     tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
+    options.flags |= more;
     if (status == TENMAP_OK)
         status = path ? tmi_open_path(model, path, &options, &absent, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     return tmi_open_end(model, &options, status, out, error);
+}
+
+tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
+                          tenmap_error *error) {
+    return open_path(path, given, 0, out, error);
 }
 
 tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *given,
@@ -371,22 +379,51 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
     return tmi_open_end(model, &options, status, out, error);
 }
 
-tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
+/* A range of memory to open. */
+typedef struct memory_range {
+    const void *bytes;
+    size_t size;
+} memory_range;
+
+/* Opens memory; `more` are flags beside those of the caller. */
+static tenmap_status open_memory(memory_range memory, const tenmap_options *given, uint32_t more,
                                  tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
     tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
+    options.flags |= more;
     if (status == TENMAP_OK)
         status = refuse_io(&options, error);
     if (status == TENMAP_OK && options.flags & TENMAP_OPEN_PRIVATE)
         status = fail_private(error);
-    if (status == TENMAP_OK && !bytes)
+    if (status == TENMAP_OK && !memory.bytes)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");
     if (status == TENMAP_OK) {
-        tmi_file_memory(&model->shards[0].bytes.file, bytes, size);
+        tmi_file_memory(&model->shards[0].bytes.file, memory.bytes, memory.size);
         status = open_bare(model, "memory", &options, error);
     }
     return tmi_open_end(model, &options, status, out, error);
+}
+
+tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
+                                 tenmap_model **out, tenmap_error *error) {
+    return open_memory((memory_range){bytes, size}, given, 0, out, error);
+}
+
+/* With the values of a pickle. */
+
+tenmap_status tmi_open_values(const char *path, const tenmap_options *given, tenmap_model **out,
+                              tenmap_error *error) {
+    return open_path(path, given, TMI_OPEN_VALUES, out, error);
+}
+
+tenmap_status tmi_open_values_memory(const void *bytes, size_t size, const tenmap_options *given,
+                                     tenmap_model **out, tenmap_error *error) {
+    return open_memory((memory_range){bytes, size}, given, TMI_OPEN_VALUES, out, error);
+}
+
+const void *tmi_values_of(const tenmap_model *model) {
+    return model->shard_count == 1 ? model->shards[0].header.values : NULL;
 }

@@ -2,6 +2,8 @@
  * PyTorch checkpoints: which tensors they hold, by which names, and which bytes; what is refused by
  * name; and that code in a pickle is a finding, never run.
  */
+#include "model/pickled_values.h"
+
 #include "torch_files.h"
 
 #include <unistd.h>
@@ -735,6 +737,65 @@ static void damaged_pickles_are_data(void **state) {
     free(file.at);
 }
 
+/*
+ * For a caller that makes objects: all values and storages are there, and no tensor is listed, so
+ * no rule about names and kinds of tensors applies.
+ */
+static void values_are_kept_for_callers_that_ask(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    char path[300];
+    (void)state;
+    TORCH_LITERAL(&p, "\x80\2}(");
+    put_branch(&p, "a", "b");
+    put_named(&p, "a.b"); /* the same name: tenmap_open refuses it */
+    pickle_text(&p, "code");
+    pickle_global(&p, "posix", "system");
+    TORCH_LITERAL(&p, "u");
+    bytes file = finish(&p, 2);
+    must_fail_memory(file, NULL, TENMAP_ERR_FORMAT, "two tensors");
+    save_as_file(file, path);
+    for (int from_memory = 0; from_memory < 2; from_memory++) {
+        tenmap_model *m;
+        tenmap_error error;
+        tenmap_status status = from_memory
+                                   ? tmi_open_values_memory(file.at, file.size, NULL, &m, &error)
+                                   : tmi_open_values(path, NULL, &m, &error);
+        assert_int_equal(status, TENMAP_OK);
+        assert_int_equal(tenmap_count(m), 0);
+        assert_int_equal(tenmap_metadata_count(m), 0);
+        const tmi_torch_values *v = tmi_values_of(m);
+        assert_int_equal(v->storage_count, 2);
+        assert_int_equal(v->storages[1].bytes, STORAGE);
+        assert_memory_equal(v->storages[1].key, "1", v->storages[1].key_len);
+        assert_memory_equal(v->pickle.bytes, file.at + v->pickle_at, v->pickle.len);
+        assert_true(tmi_is_kind(&v->pickle, v->pickle.root, TMI_PICKLE_DICT));
+        assert_true(v->pickle.first_global != 0);
+        tenmap_close(m);
+    }
+    free(file.at);
+}
+
+static void values_are_kept_of_valid_checkpoints_only(void **state) {
+    static const char other[] = "\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[0],"
+                                "\"data_offsets\":[0,0]}}               ";
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    torch_bytes p = {{NULL, 0}, 0};
+    tenmap_model *m;
+    tenmap_error error;
+    (void)state;
+    TORCH_LITERAL(&p, "\x80\2}(");
+    bytes file = finish(&p, 1);
+    assert_int_equal(tmi_open_values_memory(file.at, file.size, NULL, &m, &error),
+                     TENMAP_ERR_FORMAT);
+    assert_null(m);
+    options.flags = TMI_OPEN_VALUES; /* no flag of the API */
+    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "unknown bits");
+    free(file.at);
+    assert_int_equal(tmi_open_values_memory(other, 8 + 64, NULL, &m, &error), TENMAP_OK);
+    assert_null(tmi_values_of(m));
+    tenmap_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_see_their_storages),
@@ -761,6 +822,8 @@ int main(void) {
         cmocka_unit_test(bytes_after_the_pickle_are_refused),
         cmocka_unit_test(shared_values_are_no_bomb),
         cmocka_unit_test(damaged_pickles_are_data),
+        cmocka_unit_test(values_are_kept_for_callers_that_ask),
+        cmocka_unit_test(values_are_kept_of_valid_checkpoints_only),
     };
     return cmocka_run_group_tests(tests, begin, remove_folder);
 }

@@ -6,6 +6,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "model/pickled_values.h"
+
 #include "gguf_files.h"
 #include "numpy_files.h"
 #include "support.h"
@@ -119,6 +121,8 @@ static size_t descriptors(void) {
     return count;
 }
 
+static bool keeps_values; /* of a pickle, instead of naming its tensors */
+
 /* One run with the n-th allocation failing; true once no allocation is left to fail. */
 static bool open_with_failure(const char *const *paths, size_t count, const tenmap_options *options,
                               long n) {
@@ -130,8 +134,9 @@ static bool open_with_failure(const char *const *paths, size_t count, const tenm
     calls = 0;
     live = 0;
     armed = true;
-    tenmap_status status = count == 1 ? tenmap_open(paths[0], options, &model, &error)
-                                      : tenmap_open_list(paths, count, options, &model, &error);
+    tenmap_status status = keeps_values ? tmi_open_values(paths[0], options, &model, &error)
+                           : count == 1 ? tenmap_open(paths[0], options, &model, &error)
+                                        : tenmap_open_list(paths, count, options, &model, &error);
     tenmap_status read_status = TENMAP_OK;
     if (status == TENMAP_OK && tenmap_count(model) > 0)
         read_status = tenmap_read(tenmap_at(model, 0), 0, 1, TENMAP_F32, dst, sizeof dst, 0, NULL);
@@ -529,6 +534,19 @@ static void every_allocation_of_a_prefetch_may_fail(void **state) {
 }
 
 /* Large enough for the tables to come from the system instead of malloc. */
+static void every_allocation_of_a_checkpoint_s_values_may_fail(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "\x80\2");
+    pickle_vector(&p, "0", 4);
+    TORCH_LITERAL(&p, ".");
+    bytes file = make_checkpoint(&p, 1, 16);
+    write_file(in_folder(state, "one.pt"), file.at, file.size);
+    keeps_values = true;
+    fail_each("the values of a checkpoint", in_folder(state, "one.pt"), NULL);
+    keeps_values = false;
+    free(file.at);
+}
+
 static void every_allocation_of_a_large_header_may_fail(void **state) {
     enum { TENSORS = 60000 };
     char *json = malloc(TENSORS * 100 + 100), *at = json;
@@ -835,6 +853,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_fingerprint_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_checkpoint_s_values_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_other_names_may_fail, empty_folder),
