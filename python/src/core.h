@@ -159,6 +159,7 @@ extern PyType_Spec tpy_handle_spec;
 /* The options of tenmap.open. */
 typedef struct tpy_open_options {
     int dequantize, lenient, partial, read;
+    int values; /* keep the values of a pickle, and list no tensors */
     unsigned threads;
     uint64_t max_header_bytes, offset, length;
 } tpy_open_options;
@@ -166,6 +167,17 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
 /* tpy_fail for an error of this model; the path is that of the error's shard. */
 PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObject *tensor);
 PyObject *tpy_decode_path(const char *path);
+
+/* checkpoint.c: the values of a checkpoint, by internal functions of the library */
+
+/* Opens the path, or if it is NULL the handle's buffer. Returns a tenmap_status. */
+int tpy_open_values(tpy_handle *handle, const char *path, const tenmap_options *options,
+                    tenmap_error *error);
+/*
+ * (root, records, globals, storages, bytes of the pickle) of a handle that was opened with its
+ * values; None if the file is no checkpoint.
+ */
+PyObject *tpy_pickled_values(tpy_handle *handle);
 
 /* http.c: addresses, where the extension is built with libtenmap-http and finds libcurl */
 

@@ -75,7 +75,7 @@ static source_kind kind_of(PyObject *source) {
     return SOURCE_NONE;
 }
 
-static int open_path(tpy_handle *handle, PyObject *source, tenmap_options *options) {
+static int open_path(tpy_handle *handle, PyObject *source, tenmap_options *options, int values) {
     PyObject *path;
     tenmap_error error;
     tenmap_status status;
@@ -90,7 +90,8 @@ static int open_path(tpy_handle *handle, PyObject *source, tenmap_options *optio
         }
     }
     Py_BEGIN_ALLOW_THREADS;
-    status = tenmap_open(text, options, &handle->model, &error);
+    status = values ? (tenmap_status)tpy_open_values(handle, text, options, &error)
+                    : tenmap_open(text, options, &handle->model, &error);
     Py_END_ALLOW_THREADS;
     if (status != TENMAP_OK && PyErr_Occurred() == NULL) { /* else Ctrl-C */
         PyObject *shown = tpy_decode_path(text);
@@ -102,14 +103,16 @@ static int open_path(tpy_handle *handle, PyObject *source, tenmap_options *optio
     return status == TENMAP_OK ? 0 : -1;
 }
 
-static int open_bytes(tpy_handle *handle, PyObject *source, const tenmap_options *options) {
+static int open_bytes(tpy_handle *handle, PyObject *source, const tenmap_options *options,
+                      int values) {
     tenmap_error error;
     tenmap_status status;
     if (PyObject_GetBuffer(source, &handle->buffer, PyBUF_SIMPLE) != 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS;
-    status = tenmap_open_memory(handle->buffer.buf, (size_t)handle->buffer.len, options,
-                                &handle->model, &error);
+    status = values ? (tenmap_status)tpy_open_values(handle, NULL, options, &error)
+                    : tenmap_open_memory(handle->buffer.buf, (size_t)handle->buffer.len, options,
+                                         &handle->model, &error);
     Py_END_ALLOW_THREADS;
     if (status != TENMAP_OK)
         tpy_fail(handle->state, &error, NULL, NULL);
@@ -142,10 +145,10 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
     int opened = -1;
     switch (kind_of(source)) {
     case SOURCE_PATH:
-        opened = open_path(handle, source, &options);
+        opened = open_path(handle, source, &options, asked->values);
         break;
     case SOURCE_BYTES:
-        opened = open_bytes(handle, source, &options);
+        opened = open_bytes(handle, source, &options, asked->values);
         break;
     case SOURCE_FILE:
         opened = open_file(handle, source, &options);

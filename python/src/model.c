@@ -48,10 +48,20 @@ static int parse_options(PyObject *const *args, tpy_open_options *options) {
     return 0;
 }
 
+/* Gives a model its handle; NULL if there is none, because opening failed. */
+static PyObject *set_handle(PyObject *self, tpy_handle *handle) {
+    tpy_model *model = (tpy_model *)self;
+    if (handle == NULL)
+        return NULL;
+    tpy_handle *before = model->handle;
+    model->handle = handle;
+    tpy_drop(before);
+    Py_RETURN_NONE;
+}
+
 /* _open(source, dequantize, read, lenient, partial, threads, max_header_bytes, offset, length) */
 static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *const *args,
                             Py_ssize_t count, PyObject *names) {
-    tpy_model *model = (tpy_model *)self;
     tpy_state *state = PyType_GetModuleState(defining);
     tpy_open_options options;
     memset(&options, 0, sizeof options);
@@ -63,13 +73,60 @@ static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *co
     }
     if (parse_options(args + 1, &options) != 0)
         return NULL;
-    tpy_handle *handle = tpy_open(state, args[0], &options);
-    if (handle == NULL)
+    return set_handle(self, tpy_open(state, args[0], &options));
+}
+
+/* _open_values(source, max_header_bytes) */
+static PyObject *model_open_values(PyObject *self, PyTypeObject *defining, PyObject *const *args,
+                                   Py_ssize_t count, PyObject *names) {
+    tpy_state *state = PyType_GetModuleState(defining);
+    tpy_number limit = TPY_U64("max_header_bytes");
+    tpy_open_options options;
+    memset(&options, 0, sizeof options);
+    if (state == NULL)
         return NULL;
-    tpy_handle *before = model->handle;
-    model->handle = handle;
-    tpy_drop(before);
-    Py_RETURN_NONE;
+    if (count != 2 || (names != NULL && PyTuple_Size(names) > 0)) {
+        PyErr_SetString(PyExc_TypeError, "_open_values takes 2 arguments");
+        return NULL;
+    }
+    if (!tpy_number_of(args[1], &limit))
+        return NULL;
+    options.values = 1;
+    options.max_header_bytes = limit.value;
+    return set_handle(self, tpy_open(state, args[0], &options));
+}
+
+static PyObject *model_values(PyObject *self, PyObject *unused) {
+    (void)unused;
+    tpy_handle *handle = hold(self);
+    PyObject *values = handle == NULL ? NULL : tpy_pickled_values(handle);
+    tpy_drop(handle);
+    return values;
+}
+
+/* Bytes of the only shard as they are mapped, read-only; None if it is not mapped. */
+static PyObject *bytes_at(tpy_handle *handle, uint64_t at, uint64_t bytes) {
+    const tenmap_shard *shard = tenmap_shard_at(handle->model, 0);
+    if (shard == NULL || at > shard->size || bytes > shard->size - at) {
+        PyErr_SetString(PyExc_IndexError, "these bytes are not in the file");
+        return NULL;
+    }
+    if (shard->base == NULL)
+        Py_RETURN_NONE;
+    return (PyObject *)tpy_memory_view(handle->state, (const char *)shard->base + at, (size_t)bytes,
+                                       (PyObject *)handle);
+}
+
+/* _bytes(place in the model, bytes) -> Memory or None */
+static PyObject *model_bytes(PyObject *self, PyObject *args) {
+    tpy_number at = TPY_U64("at"), bytes = {"bytes", PY_SSIZE_T_MAX, 0};
+    PyObject *memory = NULL;
+    tpy_handle *handle = hold(self);
+    if (handle != NULL &&
+        PyArg_ParseTuple(args, "O&O&:_bytes", tpy_number_of, &at, tpy_number_of, &bytes))
+        memory = bytes_at(handle, at.value, bytes.value);
+    tpy_drop(handle);
+    return memory;
 }
 
 static PyObject *model_close(PyObject *self, PyObject *unused) {
@@ -382,6 +439,10 @@ static PyObject *model_take(PyObject *self, PyObject *args) {
 static PyMethodDef model_methods[] = {
     {"_open", (PyCFunction)(void (*)(void))model_open, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      NULL},
+    {"_open_values", (PyCFunction)(void (*)(void))model_open_values,
+     METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"_values", model_values, METH_NOARGS, NULL},
+    {"_bytes", model_bytes, METH_VARARGS, NULL},
     {"close", model_close, METH_NOARGS,
      "Closes the model to use. Never fails; tensors and arrays made from it stay valid."},
     {"_names", model_names, METH_NOARGS, NULL},
