@@ -40,10 +40,10 @@ _IN_COMMAND = {
 
 def __getattr__(name):
     """Imports rarely used modules on first use."""
-    if name == "safetensors":
+    if name in ("safetensors", "torch"):
         import importlib
 
-        return importlib.import_module("tenmap.safetensors")
+        return importlib.import_module(f"tenmap.{name}")
     if name in _IN_COMMAND:
         from . import _command
 

@@ -92,11 +92,11 @@ check_pyright() {
 check_stub() {
     environment stub python3 mypy numpy "$wheel" || { echo "skipped: mypy cannot be had"; return; }
     mkdir -p "$work/stubs/tenmap/safetensors"
-    cp "$root/python/tenmap/__init__.pyi" "$work/stubs/tenmap"
+    cp "$root"/python/tenmap/*.pyi "$work/stubs/tenmap"
     cp "$root"/python/tenmap/safetensors/*.pyi "$work/stubs/tenmap/safetensors"
     # Buffers have no method before 3.12, private modules have no types, and torch is not here.
     printf '%s\n' 'tenmap\.Tensor\.__buffer__' 'tenmap\.__main__' 'tenmap\._.*' 'tenmap\.safetensors\._.*' \
-        'tenmap\.safetensors\.torch.*' 'tenmap\.safetensors\.[a-z]+\._.*' 'tenmap\.safetensors\.TensorSpec\._.*' \
+        'tenmap\.torch.*' 'tenmap\.safetensors\.torch.*' 'tenmap\.safetensors\.[a-z]+\._.*' 'tenmap\.safetensors\.TensorSpec\._.*' \
         >"$work/allowed"
     (cd "$work" && export MYPYPATH=$work/stubs &&
         stub/bin/python -m mypy --strict "$root/python/tests/typed.py" &&

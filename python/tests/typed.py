@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import tenmap
 import tenmap.safetensors.numpy
+import tenmap.torch
 from tenmap.safetensors import safe_open
 
 
@@ -48,6 +49,12 @@ def copy(model: tenmap.Model, path: Path) -> None:
     with tenmap.Writer(path) as writer:
         writer.add("w", "F32", [2, 2])
         writer.write("w", bytes(16))
+
+
+def checkpoint(path: Path) -> list[str]:
+    loaded = tenmap.torch.load(path, "cpu", weights_only=True, inert=True)
+    code: list[tenmap.torch.Inert] = [value for value in loaded.values() if isinstance(value, tenmap.torch.Inert)]
+    return [each.name for each in code if each.called]
 
 
 def drop_in(path: Path) -> list[int]:
