@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUST = ROOT / "bindings/rust"
 SYS = RUST / "tenmap-sys"
 # In the order in which tenmap.h includes them.
-HEADERS = ["types", "convert", "io", "read", "write", "check", "measure"]
+HEADERS = re.findall(r'#include "tenmap/(\w+)\.h"', (ROOT / "include/tenmap.h").read_text())
 
 # The C types that the headers use, and Rust's.
 RUST_TYPES = {

@@ -680,6 +680,154 @@ pub struct tenmap_want {
     pub dst_bytes: usize,
 }
 
+/// How a tensor is stored. Owned by the library, valid until tenmap_close.
+#[repr(C)]
+pub struct tenmap_scheme {
+    /// "none", "fp8-block", "mxfp4", "q4_k", ...: docs/quantized.md has all
+    pub name: *const c_char,
+    /// of a stored value; 0 for "none"
+    pub bits: u32,
+    /// a scale is shared by this many rows and columns of the last two axes;
+    pub group_rows: u32,
+    /// 0: all of that axis
+    pub group_columns: u32,
+    /// 0 for a tensor that is not computed
+    pub part_count: u32,
+}
+
+/// the codes; for a strided tensor, the range of the file
+pub const TENMAP_PART_VALUES: u32 = 1;
+pub const TENMAP_PART_SCALES: u32 = 2;
+/// subtracted from codes: tenmap_packing.zeros is 1, 2 or 3
+pub const TENMAP_PART_ZEROS: u32 = 3;
+/// the group of scales of each column of the weight (I32)
+pub const TENMAP_PART_GROUP_INDEX: u32 = 4;
+/// one for all scales, or one for each matrix
+pub const TENMAP_PART_GLOBAL_SCALE: u32 = 5;
+/// the value of each code
+pub const TENMAP_PART_TABLE: u32 = 6;
+/// describes the weight; products do not need it
+pub const TENMAP_PART_OTHER: u32 = 7;
+/// added to scaled codes: tenmap_packing.zeros is 4
+pub const TENMAP_PART_BIASES: u32 = 8;
+/// the scales of SCALES, which are then codes themselves
+pub const TENMAP_PART_NESTED_SCALES: u32 = 9;
+/// the value of each code of SCALES
+pub const TENMAP_PART_NESTED_TABLE: u32 = 10;
+
+/// How the codes of a quantized weight are packed in VALUES, and which scale belongs to which code.
+/// With this, an engine can compute with the parts as they are mapped. Owned by the library, valid
+/// until tenmap_close; it grows at the end.
+///
+/// Where a code is stored: the last two axes of the weight are its matrices. For each of them,
+/// VALUES has one matrix of `rows` x `columns` codes; these are matrix_bytes apart. Element (i, j)
+/// of a matrix of the weight has the number e = i \* n + j, where n is the weight's last extent. Its
+/// code is in row e / columns and column e % columns. So a weight whose codes lie in one long row
+/// has one row. If `transposed`, the code of element (i, j) is in row j and column i instead.
+///
+/// Which bits a code has: codes are packed into words of word_bits bits, little-endian. The words of
+/// a row follow each other from byte row \* row_bytes on, and code k is the one in column k. With
+/// `down`, the words of a column begin at byte column \* word_bits / 8 and are row_bytes apart, and
+/// code k is the one in row k. Code k is field order\[k % per_word\] of word k / per_word; fields are
+/// counted from the lowest bits. If per_word is 0, codes may cross words: code k begins at bit
+/// k \* bits of the stream that the words form.
+///
+/// What a code means: a number of dtype `code`. If `code` is TENMAP_AS_STORED, the number is
+/// TABLE\[field\] if there is a TABLE, else field - bias. Its scale is in row (row / group_rows) and
+/// column (column / group_columns) of a matrix of scale_rows x scale_columns; all matrices share one
+/// such matrix if scales_shared. With a GROUP_INDEX g, the scale is in column g\[column\] instead, or,
+/// if transposed, in row g\[row\]. The value is (number - zero) \* scale. With BIASES, it is
+/// number \* scale, plus the entry of BIASES for that scale.
+#[repr(C)]
+pub struct tenmap_packing {
+    /// of a code
+    pub bits: u32,
+    /// 8 or 32
+    pub word_bits: u32,
+    /// codes in a word; 0: codes may cross words
+    pub per_word: u32,
+    /// order\[i\]: the field of code i in its word, from the lowest bits
+    pub order: [u8; 32],
+    /// 1: codes are packed down the stored columns, not along the rows
+    pub down: u32,
+    /// 1: stored rows are the columns of the weight
+    pub transposed: u32,
+    /// code: AS_STORED for unsigned integers; scale: to read SCALES as
+    pub code: tenmap_dtype,
+    /// code: AS_STORED for unsigned integers; scale: to read SCALES as
+    pub scale: tenmap_dtype,
+    /// subtracted from every unsigned code and every packed zero
+    pub bias: i32,
+    /// How the scale to use follows from the stored one. 0: it is the same. 1: times GLOBAL_SCALE.
+    /// 2: divided by GLOBAL_SCALE. 3: times 1/127. 4: scale i is NESTED_TABLE\[stored\] \*
+    /// NESTED_SCALES\[i / nested_block\] + nested_offset. Each operation is rounded to F32.
+    pub scale_op: u32,
+    /// How zeros are stored. 0: there are none. 1: as elements of a dtype of their own, one for each
+    /// scale. 2: as fields of `bits` bits along the rows of scales, in the order of the codes, each
+    /// row in whole 32-bit words. 3: as a stream of such fields down each column of scales, from the
+    /// lowest bits up; ZEROS then has rows of one 32-bit word for each column. 4: there are BIASES
+    /// instead, one for each scale.
+    pub zeros: u32,
+    /// 1: packed zeros are stored minus one, modulo 2^bits
+    pub zero_plus_one: u32,
+    pub rows: u64,
+    pub columns: u64,
+    pub row_bytes: u64,
+    pub matrix_bytes: u64,
+    pub group_rows: u64,
+    pub group_columns: u64,
+    pub scale_rows: u64,
+    pub scale_columns: u64,
+    pub scales_shared: u32,
+    pub nested_offset: f32,
+    pub nested_block: u64,
+}
+
+/// The stored tensors of one quantized weight, recognized by their names and dtypes alone.
+#[repr(C)]
+pub struct tenmap_quantized {
+    /// who writes it so: "GPTQ or AWQ", "MLX", ... Static
+    pub family: *const c_char,
+    /// 1: TENMAP_OPEN_DEQUANTIZE has the rules of this family; else 0
+    pub dequantizes: u32,
+    /// at least 2
+    pub part_count: u32,
+    /// of the weight; 0 where the parts do not say
+    pub values: u64,
+    /// the codes first
+    pub parts: [*const tenmap_tensor; 12],
+    /// 0
+    pub reserved: [u64; 4],
+}
+
+/// For tenmap_fingerprint: hash the bytes of the tensors, not only the headers.
+pub const TENMAP_FINGERPRINT_VALUES: u32 = 1;
+
+/// The size of a tensor's fingerprint.
+pub const TENMAP_FINGERPRINT_BYTES: u32 = 16;
+
+/// Start from TENMAP_FINGERPRINT_OPTIONS_INIT; NULL means all defaults.
+#[repr(C)]
+pub struct tenmap_fingerprint_options {
+    /// sizeof(tenmap_fingerprint_options): lets the struct grow
+    pub struct_size: usize,
+    /// 0: the library decides; at most 64, the caller's included
+    pub threads: u32,
+    /// 0
+    pub flags: u32,
+    /// As in tenmap_load_options: on the caller's thread; a nonzero return cancels.
+    pub progress: Option<unsafe extern "C" fn(ctx: *mut c_void, done: u64, total: u64) -> c_int>,
+    pub ctx: *mut c_void,
+}
+
+pub const TENMAP_FINGERPRINT_OPTIONS_INIT: tenmap_fingerprint_options = {
+    // SAFETY: every field is a number, a pointer or an Option of a function, all of
+    // which may be zero.
+    let mut options: tenmap_fingerprint_options = unsafe { core::mem::zeroed() };
+    options.struct_size = core::mem::size_of::<tenmap_fingerprint_options>();
+    options
+};
+
 /// A handle, which is only reached by pointer.
 #[repr(C)]
 pub struct tenmap_writer {
@@ -1276,6 +1424,59 @@ unsafe extern "C" {
     /// NULL, on any thread.
     pub fn tenmap_alloc(bytes: usize) -> *mut c_void;
     pub fn tenmap_free(memory: *mut c_void);
+    /// Never NULL: "none" for NULL and for a tensor whose elements are stored directly. The scheme of a
+    /// block dtype is its name in lower case, without parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1
+    /// x 32.
+    pub fn tenmap_scheme_of(tensor: *const tenmap_tensor) -> *const tenmap_scheme;
+    /// The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored; NULL past the end. The parts that
+    /// the weight has come in this order: VALUES, SCALES, ZEROS or BIASES, GLOBAL_SCALE, GROUP_INDEX,
+    /// TABLE, NESTED_SCALES, NESTED_TABLE, OTHER. There may be several OTHER, but at most one of each
+    /// other kind. Every call that takes a tensor takes parts. tenmap_at and tenmap_find do not return
+    /// them.
+    pub fn tenmap_part_at(tensor: *const tenmap_tensor, i: u32) -> *const tenmap_tensor;
+    /// TENMAP_PART_\* of the i-th part; 0 past the end and for a tensor without parts.
+    pub fn tenmap_part_role(tensor: *const tenmap_tensor, i: u32) -> u32;
+    /// NULL for tensors whose values are not packed codes: plain and strided tensors, block dtypes.
+    /// Opening the model checked everything in it against the parts, except for the numbers in
+    /// GROUP_INDEX: check these before you use them.
+    pub fn tenmap_packing_of(tensor: *const tenmap_tensor) -> *const tenmap_packing;
+    /// For a model that is opened as it is stored. Returns 1 and sets \*out (may be NULL) if `tensor`
+    /// holds the codes of a quantized weight and a part that tells its family is there too; else 0, and
+    /// sets nothing. Families that the library cannot dequantize are recognized as well. Whether parts
+    /// fit together is not checked. May read a part of at most 64 bytes, which holds the weight's shape.
+    pub fn tenmap_quantized_of(tensor: *const tenmap_tensor, out: *mut tenmap_quantized) -> c_int;
+    /// The name of the i-th family that tenmap_quantized_of knows; NULL past the end. Static.
+    pub fn tenmap_family_at(i: usize) -> *const c_char;
+    /// Fills out\[0..16) with the model's fingerprint, and the rest of out with zeros.
+    ///
+    /// Without flags, the call reads the headers again, but no tensor. The fingerprint covers the size,
+    /// modification time and header text of each file, the index, which tensors the model lists, and how
+    /// they are dequantized. If two opens give equal fingerprints, the files have not been written in
+    /// between, as far as their times tell. Paths do not matter. The definition may change from version
+    /// to version, so store such a fingerprint only in caches. TENMAP_ERR_IO if a file has changed since
+    /// it was opened; TENMAP_ERR_UNSUPPORTED with options.io and for memory.
+    ///
+    /// With TENMAP_FINGERPRINT_VALUES, the call reads every byte of the tensors, with as many threads as
+    /// the library chooses. The fingerprint depends on the names, dtypes, shapes and bytes of all
+    /// tensors of tenmap_at. It does not depend on their order, shards, alignment and metadata. The
+    /// tool's `hash --model` prints the same. The definition never changes; docs/tool.md has it.
+    ///
+    /// On failure, out is unchanged. tenmap_fingerprint_tensors describes the failures of reading.
+    pub fn tenmap_fingerprint(model: *const tenmap_model, flags: u32, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
+    /// Computes the fingerprints of n tensors, of one model or of several, on any backend, at close to
+    /// the speed of memory. That of tensor i is TENMAP_FINGERPRINT_BYTES bytes long, at out + i \*
+    /// TENMAP_FINGERPRINT_BYTES. It depends on the tensor's dtype, shape and bytes as the file has them,
+    /// not on its name or place. For a dequantized weight, the bytes are those that a plain tensor of
+    /// its dtype would have. The number of threads and the CPU change nothing.
+    ///
+    /// Bytes that are not in memory are read in pieces of 16 MiB, one for each thread; pages of a mapped
+    /// tensor are brought in as with TENMAP_ADVISE_POPULATE. error.index is the tensor's number. After
+    /// an error or a cancel (TENMAP_ERR_CANCELLED) the contents of out are undefined.
+    pub fn tenmap_fingerprint_tensors(tensors: *const *const tenmap_tensor, n: usize, options: *const tenmap_fingerprint_options, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
+    /// Computes the model's fingerprint, TENMAP_FINGERPRINT_BYTES bytes, from those of its tensors. The
+    /// result is that of tenmap_fingerprint with TENMAP_FINGERPRINT_VALUES. `tensors` holds the
+    /// fingerprints of tenmap_at(model, 0), tenmap_at(model, 1) and so on. Reads no tensor.
+    pub fn tenmap_fingerprint_combine(model: *const tenmap_model, tensors: *const u8, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
     /// End every writer with one commit or abort. The file gets the mode and, if permitted, the owner of
     /// the file that it replaces, and never gives more rights. Only regular files are replaced.
     pub fn tenmap_writer_create(path: *const c_char, options: *const tenmap_writer_options, out: *mut *mut tenmap_writer, error: *mut tenmap_error) -> tenmap_status;
