@@ -4,6 +4,7 @@
  *     tied.bin       a model whose head is its embedding; other tensors that see the same storage;
  *                    a string that names a tensor
  *     training.ckpt  a model under "state_dict", and beside it an optimizer, an average, numbers
+ *     clash.pt       two names of a tensor, of which one is a number beside the model too
  *     tensor.pt      one tensor
  *     evil.pt        tensors, and calls of functions that are no data
  *     made.pt        a tensor that only code could make
@@ -152,6 +153,21 @@ static void write_training(const char *path) {
     save(path, &p);
 }
 
+static void write_clash(const char *path) {
+    torch_bytes p = NEW_PICKLE;
+    TORCH_LITERAL(&p, "\x80\2");
+    begin_dict(&p);
+    put_whole(&p, "scale", 2);
+    pickle_text(&p, "model");
+    begin_dict(&p);
+    put(&p, "scale", matrix("0", 6, 4));
+    put(&p, "a", matrix("0", 6, 4));
+    put(&p, "b", matrix("0", 6, 4));
+    end_dict(&p);
+    end_dict(&p);
+    save(path, &p);
+}
+
 /* Calls a function with a string. */
 static void put_call(torch_bytes *p, const char *key, const char *module, const char *name) {
     pickle_text(p, key);
@@ -258,6 +274,7 @@ int main(int argc, char **argv) {
     }
     write_tied("tied.bin");
     write_training("training.ckpt");
+    write_clash("clash.pt");
     write_code();
     write_others();
     write_shards();

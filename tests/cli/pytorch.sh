@@ -50,6 +50,10 @@ t convert --json tied.bin -o other.safetensors --force
 t convert tied.bin --rule 'lm_head*=bf16' -n -o other.safetensors --force
 t convert tied.bin --share no -o apart.safetensors
 t diff --any-metadata tied.bin apart.safetensors
+# A name that is a key of the metadata cannot be another name of a tensor.
+t convert clash.pt -o clash.safetensors
+t ls clash.safetensors
+t meta clash.safetensors
 t convert training.ckpt -o training.safetensors
 t convert training.ckpt --branches -o branches.safetensors
 t ls branches.safetensors
