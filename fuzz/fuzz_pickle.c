@@ -1,7 +1,7 @@
 /*
  * Pickles of PyTorch checkpoints: each is opened in a zip archive and in a file from before torch
- * 1.6, so that mutations need not get these right. Where a pickle ends is found in the same place by
- * the scan, in one piece or byte by byte, and by the reader.
+ * 1.6, so that mutations need not get these right. The scan, in one piece or byte by byte, finds
+ * the same end of the pickle as the reader.
  */
 #include "format/pickle.h"
 #include "torch.h"

@@ -1,7 +1,7 @@
 /*
  * Zip archives: if the directory is accepted, every entry lies inside the archive and before the
- * directory, no two entries share a byte or a name, and the local header of each is where its offset
- * says. Also opens the archive as a PyTorch checkpoint.
+ * directory, no two entries share a byte or a name, and the local header of each is where its
+ * offset says. Also opens the archive as a PyTorch checkpoint.
  */
 #include "format/zip_archive.h"
 #include "torch.h"
