@@ -3,7 +3,6 @@
  * a pickle, and FOLDER/data/KEY, the storages. This file builds the text of the header: a table of
  * the storages, their keys, and the pickle. pytorch_legacy.c does so for older files.
  */
-#include "json.h"
 #include "numpy.h"
 #include "pytorch.h"
 
@@ -165,22 +164,6 @@ static tmi_torch_head measure_text(const tmi_zip *zip, const tmi_zip_entry *pick
         head.keys_bytes += len;
     }
     return head;
-}
-
-/* Each size was read or counted below the limit, so the sum fits into 64 bits. */
-bool tmi_torch_text_make(const tmi_torch_head *head, tmi_header_text *text, tmi_torch_text *parts) {
-    uint64_t before = sizeof *head + head->rows * sizeof(tmi_torch_row) + head->keys_bytes;
-    text->length = before + head->pickle_bytes;
-    if (text->length > SIZE_MAX / 2 ||
-        !tmi_block_alloc_dirty(&text->block, (size_t)text->length + TMI_JSON_PAD))
-        return false;
-    text->room = (size_t)text->length + TMI_JSON_PAD;
-    char *bytes = text->block.bytes;
-    memcpy(bytes, head, sizeof *head);
-    parts->rows = (tmi_torch_row *)(void *)(bytes + sizeof *head);
-    parts->keys = (char *)(parts->rows + head->rows);
-    parts->pickle = bytes + before;
-    return true;
 }
 
 static tenmap_status build_text(tmi_header_reader *reader, const tmi_zip *zip,

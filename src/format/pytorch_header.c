@@ -1,14 +1,34 @@
 /*
  * Turns a checkpoint's pickle into the tables of a header: tensors with their storages and strides,
- * plain values as metadata, and for a check every global that is not data.
+ * plain values as metadata, and for a check every global that is not data. Both forms of files give
+ * it the pickle in a text of the same form, which is allocated here.
  */
 #include "gguf.h"
+#include "json.h"
 #include "pytorch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define TORCH_PATH(t) tmi_quote_path((t)->place->path).text
+
+/* The text. */
+
+/* Each size was read or counted below the limit, so the sum fits into 64 bits. */
+bool tmi_torch_text_make(const tmi_torch_head *head, tmi_header_text *text, tmi_torch_text *parts) {
+    uint64_t before = sizeof *head + head->rows * sizeof(tmi_torch_row) + head->keys_bytes;
+    text->length = before + head->pickle_bytes;
+    if (text->length > SIZE_MAX / 2 ||
+        !tmi_block_alloc_dirty(&text->block, (size_t)text->length + TMI_JSON_PAD))
+        return false;
+    text->room = (size_t)text->length + TMI_JSON_PAD;
+    char *bytes = text->block.bytes;
+    memcpy(bytes, head, sizeof *head);
+    parts->rows = (tmi_torch_row *)(void *)(bytes + sizeof *head);
+    parts->keys = (char *)(parts->rows + head->rows);
+    parts->pickle = bytes + before;
+    return true;
+}
 
 /* The pickle itself. */
 

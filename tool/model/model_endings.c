@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-const char *const model_endings[] = {".safetensors", ".gguf", ".npz", ".npy", ".bin",
+const char *const model_endings[] = {".safetensors", ".gguf", ".npz",  ".npy", ".bin",
                                      ".pt",          ".pth",  ".ckpt", NULL};
 
 /* Of these, the endings that other programs use too. */
