@@ -9,7 +9,8 @@ What counts as agreement, for a file:
 - both refuse it, for the same rule (1 to 3 count as one);
 - it contains something that tenmap rejects on purpose, as the reference's program found by
   walking the JSON, and tenmap rejects it with the error message for that;
-- it begins like a GGUF file, which the reference refuses and tenmap judges by other rules.
+- it begins like a file of another format that tenmap opens (GGUF, PyTorch, NumPy): the reference
+  refuses it, and tenmap judges it by other rules.
 The reference returns tensors at the same offsets in any order, and reports any of the rules that
 they break first. So a different rule counts only if 400 tries do not produce tenmap's.
 """
@@ -27,6 +28,10 @@ BATCH = 50000
 TRIES = 400
 INTENT = {"n": b"the name appears twice", "m": b"appears twice in __metadata__",
           "a": b"expected an object with dtype", "d": b"expected the dtype as a string"}
+
+# GGUF; a zip archive; an array; a pickle of protocol 2 to 5; torch's magic number in protocol 0.
+OTHER_FORMATS = (b"GGUF", b"PK\3\4", b"\x93NUMPY", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5",
+                 b"L119547037146038801333356L")
 
 
 def agree(mine, theirs):
@@ -84,7 +89,7 @@ class Peers:
         out = []
         for file, mine, theirs in zip(files, self.judge("judge", files),
                                       self.judge("reference", files)):
-            same = agree(mine, theirs) or (file[:4] == b"GGUF" and theirs[:1] == b"R")
+            same = agree(mine, theirs) or (file.startswith(OTHER_FORMATS) and theirs[:1] == b"R")
             if not same and mine[:1] == theirs[:1] == b"R":
                 ties = self.judge("reference", [file], str(TRIES))[0].strip().split(b"|")
                 same = mine[:4] in ties
