@@ -13,6 +13,7 @@
  *     tenmap/read.h        opening, inspecting, reading, loading, residency: what an engine needs
  *     tenmap/quantized.h   schemes, stored parts and packed codes of quantized weights
  *     tenmap/fingerprint.h digests that tell models and tensors apart
+ *     tenmap/derive.h      models that are computed from tensors of other models
  *     tenmap/write.h       writing, editing and saving models
  *     tenmap/check.h       everything that is wrong or odd about a model
  *     tenmap/measure.h     statistics of tensors
@@ -56,6 +57,7 @@
 #include "tenmap/read.h"
 #include "tenmap/quantized.h"
 #include "tenmap/fingerprint.h"
+#include "tenmap/derive.h"
 #include "tenmap/write.h"
 #include "tenmap/check.h"
 #include "tenmap/measure.h"

@@ -507,7 +507,18 @@ inline result<model> try_open_fd(int fd, const tenmap_options &how = options()) 
         return e;
     return model(m);
 }
+// As tenmap_derive: the models of all terms must be closed after this one.
+inline result<model> try_derive(span<const tenmap_derived> tensors) {
+    error e;
+    tenmap_model *m = nullptr;
+    if (tenmap_derive(tensors.data(), tensors.size(), nullptr, &m, e.out()) != TENMAP_OK)
+        return e;
+    return model(m);
+}
 #if TENMAP_EXCEPTIONS
+inline model derive(span<const tenmap_derived> tensors) {
+    return try_derive(tensors).value();
+}
 inline model open(const std::string &path, const tenmap_options &how = options()) {
     return try_open(path, how).value();
 }

@@ -47,7 +47,8 @@ enum {
     TENMAP_PART_OTHER = 7,         /* describes the weight; products do not need it */
     TENMAP_PART_BIASES = 8,        /* added to scaled codes: tenmap_packing.zeros is 4 */
     TENMAP_PART_NESTED_SCALES = 9, /* the scales of SCALES, which are then codes themselves */
-    TENMAP_PART_NESTED_TABLE = 10  /* the value of each code of SCALES */
+    TENMAP_PART_NESTED_TABLE = 10, /* the value of each code of SCALES */
+    TENMAP_PART_TERM = 11          /* a term of a derived tensor (derive.h) */
 };
 /* TENMAP_PART_* of the i-th part; 0 past the end and for a tensor without parts. */
 TENMAP_API uint32_t tenmap_part_role(const tenmap_tensor *tensor, uint32_t i);

@@ -503,6 +503,8 @@ const tmi_kernels tmi_kernels_neon = {
     .plus = tmi_neon_group_plus,
     .nibbles = tmi_neon_nibbles,
     .fused4 = tmi_neon_fused4,
+    .add_scaled = tmi_neon_add_scaled,
+    .product = tmi_neon_product,
 };
 
 #endif

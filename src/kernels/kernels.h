@@ -144,6 +144,34 @@ typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count
 typedef void tmi_xxh3_blocks(uint64_t sums[8], const unsigned char *bytes, size_t blocks);
 
 /*
+ * Products and sums of F64, for derived tensors. Each multiplication and each addition is rounded
+ * by itself: compilers may fuse them if they are not told, which gives other bits.
+ */
+#if defined(__clang__)
+#define TMI_UNFUSED_BEGIN _Pragma("STDC FP_CONTRACT OFF")
+#define TMI_UNFUSED_END
+#elif defined(__GNUC__)
+#define TMI_UNFUSED_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#define TMI_UNFUSED_END _Pragma("GCC pop_options")
+#else
+#define TMI_UNFUSED_BEGIN
+#define TMI_UNFUSED_END
+#endif
+
+/* Adds factor * values[i] to each of `count` sums. */
+typedef void tmi_add_scaled(double *sums, const double *values, size_t count, double factor);
+/* b has `rows` rows of `inner` values, a has `inner` rows that are a_line values apart. */
+typedef struct tmi_product {
+    const double *b, *a;
+    size_t a_line, rows, columns, inner;
+} tmi_product;
+/*
+ * Sets out, `rows` rows of `columns` values, to b @ a: each is 0 plus the products of a row of b
+ * and a column of a, added one by one from the first to the last.
+ */
+typedef void tmi_matrix_product(double *out, const tmi_product *product);
+
+/*
  * The kernels of one instruction set. cpu.c fills entries that are NULL from the next lower
  * instruction set that has them, and plain C is the lowest. So a table may have as few kernels as
  * one, and NULL in a filled table means that no instruction set of the machine has the kernel;
@@ -177,6 +205,9 @@ typedef struct tmi_kernels {
     tmi_scale_by_powers *scale_by_powers;     /* if NULL, other code computes such values */
     tmi_transpose *transpose16, *transpose32; /* elements of 2 and of 4 bytes */
     tmi_xxh3_blocks *xxh3_blocks;
+    /* For derived tensors. */
+    tmi_add_scaled *add_scaled;
+    tmi_matrix_product *product;
 } tmi_kernels;
 
 /* group_ops.c: plain C. */
@@ -186,6 +217,13 @@ tmi_nibbles tmi_scalar_nibbles;
 tmi_split_columns tmi_scalar_split_columns;
 tmi_transpose tmi_scalar_transpose16, tmi_scalar_transpose32;
 extern const uint8_t tmi_awq_order[8];
+/* low_rank_products.c: plain C. */
+tmi_add_scaled tmi_scalar_add_scaled;
+tmi_matrix_product tmi_scalar_product;
+#if TMI_NEON /* arm_neon_low_rank.c */
+tmi_add_scaled tmi_neon_add_scaled;
+tmi_matrix_product tmi_neon_product;
+#endif
 #if TMI_NEON /* arm_neon_group_ops.c */
 tmi_group_op tmi_neon_group_times, tmi_neon_group_minus, tmi_neon_group_plus;
 tmi_nibbles tmi_neon_nibbles;

@@ -394,4 +394,6 @@ const tmi_kernels tmi_kernels_scalar = {
     .split_columns = tmi_scalar_split_columns,
     .transpose16 = tmi_scalar_transpose16,
     .transpose32 = tmi_scalar_transpose32,
+    .add_scaled = tmi_scalar_add_scaled,
+    .product = tmi_scalar_product,
 };

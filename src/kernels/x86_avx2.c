@@ -150,6 +150,8 @@ const tmi_kernels tmi_kernels_avx2 = {
     .scale_by_powers = tmi_avx2_scale_by_powers,
     .transpose16 = tmi_avx2_transpose16,
     .transpose32 = tmi_avx2_transpose32,
+    .add_scaled = tmi_avx2_add_scaled,
+    .product = tmi_avx2_product,
 };
 
 #endif

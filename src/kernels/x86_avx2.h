@@ -218,6 +218,9 @@ tmi_dequant_fused tmi_avx2_fused4, tmi_avx2_fused_e4m3, tmi_avx2_fused_i8;
 tmi_split_columns tmi_avx2_split_columns;
 tmi_scale_by_powers tmi_avx2_scale_by_powers;
 tmi_transpose tmi_avx2_transpose16, tmi_avx2_transpose32;
+/* x86_avx2_low_rank.c */
+tmi_add_scaled tmi_avx2_add_scaled;
+tmi_matrix_product tmi_avx2_product;
 
 #ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */

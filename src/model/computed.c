@@ -4,6 +4,7 @@
  * their maker's state.
  */
 #include "computed.h"
+#include "derived.h"
 #include "quantized.h"
 
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 /* How the tensors of one maker lie in their parts. */
 typedef struct maker_location {
     const char *why; /* for error messages */
-    bool gives_values;
     /* The i-th part, and what it is: TENMAP_PART_*, 0 past the end. */
     const tenmap_tensor *(*part)(const tmi_computed *c, uint32_t i);
     uint32_t (*role)(const tmi_computed *c, uint32_t i);
@@ -122,11 +122,41 @@ static uint64_t strided_distance(const tenmap_tensor *t, const tmi_computed *c, 
     return at * tmi_dtype_width(t->dtype);
 }
 
+/* Derived tensors. */
+
+static const tenmap_tensor *derived_part(const tmi_computed *c, uint32_t i) {
+    return i < c->scheme.part_count ? tmi_derived_of(c)->parts[i] : NULL;
+}
+
+static uint32_t derived_role(const tmi_computed *c, uint32_t i) {
+    return i < c->scheme.part_count ? TENMAP_PART_TERM : 0;
+}
+
+/* They come from several files: no bytes of one of them are worth reading in advance. */
+static void derived_extent(const tenmap_tensor *t, const tmi_computed *c, uint64_t first,
+                           uint64_t last, uint64_t *begin, uint64_t *end) {
+    (void)c, (void)first, (void)last;
+    *begin = *end = t->file_offset;
+}
+
+static uint64_t derived_distance(const tenmap_tensor *t, const tmi_computed *c, uint64_t elements) {
+    (void)c;
+    return tmi_bytes_of(t->dtype, elements);
+}
+
+#define DERIVED_LOCATION                                                                           \
+    {                                                                                              \
+        "it is derived from other tensors", derived_part, derived_role, derived_extent,            \
+            derived_distance                                                                       \
+    }
+
 static const maker_location locations[TMI_MAKER_COUNT] = {
-    [TMI_MAKER_DEQUANTIZE] = {"it is dequantized from parts", true, quant_part, quant_role,
-                              quant_extent, quant_distance},
-    [TMI_MAKER_STRIDED] = {"its elements do not lie one after the other", false, strided_part,
-                           strided_role, strided_extent, strided_distance}};
+    [TMI_MAKER_DEQUANTIZE] = {"it is dequantized from parts", quant_part, quant_role, quant_extent,
+                              quant_distance},
+    [TMI_MAKER_STRIDED] = {"its elements do not lie one after the other", strided_part,
+                           strided_role, strided_extent, strided_distance},
+    [TMI_MAKER_MOVE] = DERIVED_LOCATION,
+    [TMI_MAKER_COMBINE] = DERIVED_LOCATION};
 
 const char *tmi_why_computed(const tmi_computed *c) {
     return locations[c->maker].why;
@@ -134,7 +164,7 @@ const char *tmi_why_computed(const tmi_computed *c) {
 
 bool tmi_gives_values(const tenmap_tensor *t) {
     const tmi_computed *c = tmi_computed_of(t);
-    return c && locations[c->maker].gives_values;
+    return c && c->values;
 }
 
 /* Any tensor. */
@@ -186,6 +216,28 @@ const uint64_t *tenmap_strides(const tenmap_tensor *t) {
 uint32_t tenmap_part_role(const tenmap_tensor *t, uint32_t i) {
     const tmi_computed *c = t ? tmi_computed_of(t) : NULL;
     return c ? locations[c->maker].role(c, i) : 0;
+}
+
+void tmi_each_leaf(const tenmap_tensor *t, tmi_leaf_visit *visit, void *ctx) {
+    if (!tmi_computed_of(t)) {
+        visit(ctx, t);
+        return;
+    }
+    const tenmap_tensor *part, *last = NULL; /* a term that is repeated is visited once */
+    for (uint32_t i = 0; (part = tenmap_part_at(t, i)) != NULL; last = part, i++)
+        if (part != last)
+            tmi_each_leaf(part, visit, ctx);
+}
+
+static void look_for_private(void *ctx, const tenmap_tensor *leaf) {
+    bool *found = ctx;
+    *found = *found || tmi_shard_of(leaf)->bytes.file.copy_on_write;
+}
+
+bool tmi_reads_private(const tenmap_tensor *t) {
+    bool found = false;
+    tmi_each_leaf(t, look_for_private, &found);
+    return found;
 }
 
 /* Strided tensors of containers. */

@@ -13,6 +13,8 @@
 enum {
     TMI_MAKER_DEQUANTIZE, /* tmi_quant_weight of quantized.h: gives values, as F32 */
     TMI_MAKER_STRIDED,    /* tmi_strided_tensor below: gives elements, bit for bit */
+    TMI_MAKER_MOVE,       /* tmi_derived_tensor of derived.h: gives what its terms give */
+    TMI_MAKER_COMBINE,    /* the same: computes with its terms and gives values, as F64 or F32 */
     TMI_MAKER_COUNT
 };
 
@@ -21,6 +23,7 @@ typedef struct tmi_computed {
     uint32_t maker; /* TMI_MAKER_* */
     /* What the maker gives: the tensor's own dtype (elements), or the dtype of values. */
     tenmap_dtype gives;
+    bool values;          /* values, which are no elements yet, even if their dtype is the same */
     tenmap_scheme scheme; /* what callers see */
     uint64_t part_bytes;  /* of all parts together */
 } tmi_computed;
@@ -94,15 +97,18 @@ static inline void tmi_stored_extent(const tenmap_tensor *t, tenmap_dtype stored
     *end = t->file_offset + tmi_bytes_of(stored, last + 1);
 }
 
-/* The bytes that residency is about: one span for a plain tensor, otherwise one for each part. */
-static inline uint32_t tmi_stored_spans(const tenmap_tensor *t) {
-    const tmi_computed *c = tmi_computed_of(t);
-    return c ? c->scheme.part_count : 1;
-}
+/*
+ * The bytes that residency is about: those of a plain tensor, otherwise those of all parts, of
+ * their parts, and so on. Calls `visit` with each plain one.
+ */
+typedef void tmi_leaf_visit(void *ctx, const tenmap_tensor *leaf);
+void tmi_each_leaf(const tenmap_tensor *t, tmi_leaf_visit *visit, void *ctx);
 
-static inline tmi_span tmi_stored_span(const tenmap_tensor *t, uint32_t i) {
-    const tenmap_tensor *part = tmi_computed_of(t) ? tenmap_part_at(t, i) : t;
-    return (tmi_span){tmi_shard_of(part), part->file_offset, part->file_offset + part->nbytes};
+/* Whether a program may have written to the mapping of a file that the tensor comes from. */
+bool tmi_reads_private(const tenmap_tensor *t);
+
+static inline tmi_span tmi_stored_span(const tenmap_tensor *leaf) {
+    return (tmi_span){tmi_shard_of(leaf), leaf->file_offset, leaf->file_offset + leaf->nbytes};
 }
 
 #endif

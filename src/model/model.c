@@ -1,5 +1,6 @@
 /* The handle: closing it, and the functions that look up what it holds. */
 #include "computed.h"
+#include "derived.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,10 @@ void tenmap_close(tenmap_model *model) {
     tmi_block_free(&model->quantized.tensors);
     tmi_names_free(&model->names);
     tmi_block_free(&model->tensor_block);
-    for (size_t i = 0; i < model->shard_count; i++)
+    for (size_t i = 0; i < model->shard_count && !model->borrowed; i++)
         tmi_shard_close(&model->shards[i]);
     free(model->shards);
+    tmi_derivation_free(model);
     for (size_t i = 0; i < model->missing_count; i++)
         free(model->missing[i]);
     free(model->missing);
@@ -84,7 +86,7 @@ size_t tenmap_shard_count(const tenmap_model *model) {
 }
 
 const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i) {
-    return model && i < model->shard_count ? &model->shards[i].view : NULL;
+    return model && i < model->shard_count ? &tmi_shard_at(model, i)->view : NULL;
 }
 
 size_t tenmap_missing_count(const tenmap_model *model) {
@@ -167,5 +169,7 @@ const char *tenmap_dtype_text(const tenmap_tensor *tensor) {
         return "UNKNOWN";
     if (tensor->dtype != TENMAP_OPAQUE)
         return tenmap_dtype_name(tensor->dtype);
-    return tmi_header_opaque(&tmi_shard_of(tensor)->header, tensor);
+    const tenmap_tensor *original = tmi_renamed_tensor(tensor);
+    return original ? tenmap_dtype_text(original)
+                    : tmi_header_opaque(&tmi_shard_of(tensor)->header, tensor);
 }

@@ -239,6 +239,7 @@ struct tenmap_model {
     char *path, *folder;
     tenmap_io io; /* a copy of the caller's, made at open; all zeros: the system's files */
     tmi_shard *shards;
+    const tmi_shard **borrowed; /* of a derived model, in place of `shards`; otherwise NULL */
     size_t shard_count;
     tenmap_tensor *tensors;
     size_t tensor_count;
@@ -270,7 +271,8 @@ struct tenmap_model {
      * others, and for all if there are none.
      */
     const struct tmi_computed **computed;
-    tmi_block strided_block; /* tmi_strided_tensor of those that containers declared */
+    tmi_block strided_block;           /* tmi_strided_tensor of those that containers declared */
+    struct tmi_derivation *derivation; /* of tenmap_derive (derived.h); otherwise NULL */
     /* Everything below changes after opening. */
     _Atomic(tmi_prefetch *) prefetch; /* created on first use */
     tmi_rwlock advice;                /* advice holds it for reading; tenmap_detach, for writing */
@@ -283,9 +285,16 @@ struct tenmap_model {
  */
 bool tmi_stored_in_parts(const tenmap_model *model, const char *name, size_t len);
 
+/*
+ * The shard of this number. Those of a derived model belong to other models, which `borrowed` names
+ * instead of `shards`.
+ */
+static inline const tmi_shard *tmi_shard_at(const tenmap_model *model, size_t i) {
+    return model->borrowed ? model->borrowed[i] : &model->shards[i];
+}
 /* The shard that holds a tensor of an open model. */
 static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
-    return &t->model->shards[t->shard];
+    return tmi_shard_at(t->model, t->shard);
 }
 
 /* Fails with a message that begins with "path": tensor "name". */

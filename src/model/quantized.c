@@ -60,6 +60,7 @@ static void complete_scheme(tmi_quant_weight *c, const tmi_quantized_config *con
     }
     c->computed.maker = TMI_MAKER_DEQUANTIZE;
     c->computed.gives = TENMAP_F32;
+    c->computed.values = true;
     c->computed.part_bytes = 0;
     for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
         c->computed.scheme.part_count += c->parts[i] != NULL;

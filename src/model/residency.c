@@ -3,6 +3,7 @@
  * bytes of a model are in memory.
  */
 #include "computed.h"
+#include "derived.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,6 +59,26 @@ static tenmap_status check_tensor(const tenmap_model *model, const tenmap_tensor
     return status;
 }
 
+/* Counts the spans of tensors, then adds them to a list that has room for so many. */
+static void count_leaf(void *ctx, const tenmap_tensor *leaf) {
+    (void)leaf;
+    ++*(size_t *)ctx;
+}
+
+static void add_leaf(void *ctx, const tenmap_tensor *leaf) {
+    span_list *list = ctx;
+    list->spans[list->count++] = tmi_stored_span(leaf);
+}
+
+/* Takes the whole shards, or what the tensors of a derived model are computed from. */
+static void take_model(span_list *list, const tenmap_model *model, tmi_leaf_visit *visit,
+                       void *ctx) {
+    for (size_t i = 0; model->derivation && i < model->tensor_count; i++)
+        tmi_each_leaf(&model->tensors[i], visit, ctx);
+    for (size_t i = 0; list && !model->derivation && i < model->shard_count; i++)
+        list->spans[list->count++] = shard_span(&model->shards[i]);
+}
+
 /* If `tensors` is NULL, takes the whole model. Call free_spans whether or not it succeeds. */
 static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
                                    const tenmap_tensor *const *tensors, size_t count,
@@ -65,22 +86,24 @@ static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
     *list = (span_list){.spans = NULL};
     if (!model)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
-    list->count = tensors ? 0 : model->shard_count;
+    size_t room = model->derivation ? 0 : model->shard_count;
+    if (tensors)
+        room = 0;
+    else
+        take_model(NULL, model, count_leaf, &room);
     for (size_t i = 0; tensors && i < count; i++) {
         tenmap_status status = check_tensor(model, tensors[i], i, error);
         if (status != TENMAP_OK)
             return status;
-        list->count += tmi_stored_spans(tensors[i]);
+        tmi_each_leaf(tensors[i], count_leaf, &room);
     }
-    list->spans = list->count > 1 ? tmi_calloc(list->count, sizeof *list->spans) : &list->one;
+    list->spans = room > 1 ? tmi_calloc(room, sizeof *list->spans) : &list->one;
     if (!list->spans)
-        return tmi_fail_memory(error, list->count * sizeof *list->spans, "the list of tensors");
-    for (size_t i = 0; !tensors && i < list->count; i++)
-        list->spans[i] = shard_span(&model->shards[i]);
-    size_t used = 0;
+        return tmi_fail_memory(error, room * sizeof *list->spans, "the list of tensors");
+    if (!tensors)
+        take_model(list, model, add_leaf, list);
     for (size_t i = 0; tensors && i < count; i++)
-        for (uint32_t part = 0; part < tmi_stored_spans(tensors[i]); part++)
-            list->spans[used++] = tmi_stored_span(tensors[i], part);
+        tmi_each_leaf(tensors[i], add_leaf, list);
     merge_spans(list);
     return TENMAP_OK;
 }
@@ -102,7 +125,7 @@ static tenmap_status collect_range(span_list *list, const tenmap_tensor *t, uint
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
                                "it has %llu bytes; %llu bytes from %llu on are out of range",
                                (ull)t->nbytes, (ull)bytes, (ull)first);
-    list->one = tmi_stored_span(t, 0);
+    list->one = tmi_stored_span(t);
     list->one.begin += first;
     list->one.end = list->one.begin + bytes;
     list->count = bytes > 0;
@@ -123,13 +146,24 @@ typedef struct advice_subject {
     uint64_t offset;
 } advice_subject;
 
+/* A byte of a file, and whether it belongs to one of the leaves that were visited. */
+typedef struct wanted_byte {
+    const tmi_shard *shard;
+    uint64_t offset;
+    bool found;
+} wanted_byte;
+
+static void look_for_byte(void *ctx, const tenmap_tensor *leaf) {
+    wanted_byte *byte = ctx;
+    tmi_span span = tmi_stored_span(leaf);
+    byte->found = byte->found || (span.shard == byte->shard && span.begin <= byte->offset &&
+                                  byte->offset < span.end);
+}
+
 static bool holds_byte(const tenmap_tensor *t, const tmi_shard *shard, uint64_t offset) {
-    bool holds = false;
-    for (uint32_t part = 0; part < tmi_stored_spans(t) && !holds; part++) {
-        tmi_span span = tmi_stored_span(t, part);
-        holds = span.shard == shard && span.begin <= offset && offset < span.end;
-    }
-    return holds;
+    wanted_byte byte = {shard, offset, false};
+    tmi_each_leaf(t, look_for_byte, &byte);
+    return byte.found;
 }
 
 static advice_subject subject_at(const tenmap_model *model, const tmi_span *span, uint64_t at) {
@@ -282,15 +316,30 @@ static advice_act *find_act(uint32_t advice, tenmap_error *error) {
     return act;
 }
 
+/* The model that the span's shard was opened with. */
+static const tenmap_model *owner_of(const tenmap_model *model, const tmi_span *span) {
+    size_t i = 0;
+    while (model->derivation && model->borrowed[i] != span->shard)
+        i++;
+    return tmi_shard_owner(model, i);
+}
+
+/* Each span under the lock of its own model, in which detaching it would happen. */
 static tenmap_status advise_spans(const tenmap_model *model, const span_list *list, advice_act *act,
                                   tenmap_error *error) {
-    tmi_rwlock *advice_lock = &((tenmap_model *)(uintptr_t)model)->advice;
     tenmap_status status = TENMAP_OK;
-    tmi_rwlock_read(advice_lock);
-    for (size_t i = 0; status == TENMAP_OK && i < list->count; i++)
-        if (list->spans[i].shard->bytes.file.map) /* otherwise the library maps nothing of it */
-            status = act(model, list->spans[i], error);
-    tmi_rwlock_read_end(advice_lock);
+    for (size_t i = 0; status == TENMAP_OK && i < list->count;) {
+        const tenmap_model *owner = owner_of(model, &list->spans[i]);
+        const tmi_shard *shard = list->spans[i].shard;
+        tmi_rwlock *advice_lock = &((tenmap_model *)(uintptr_t)owner)->advice;
+        tmi_rwlock_read(advice_lock);
+        for (; status == TENMAP_OK && i < list->count &&
+               (owner == model || list->spans[i].shard == shard);
+             i++)
+            if (list->spans[i].shard->bytes.file.map) /* otherwise the library maps nothing */
+                status = act(owner, list->spans[i], error);
+        tmi_rwlock_read_end(advice_lock);
+    }
     return status;
 }
 
@@ -382,8 +431,10 @@ static tenmap_status ask_spans(const span_question *question, const tenmap_model
                             "this system does not tell %s (on Linux, /proc must be mounted)",
                             question->what);
         if (failed)
-            return tmi_fail_os(error, failed, "%s: cannot find out %s",
-                               subject_at(model, &list->spans[i], 0).text, question->what);
+            return tmi_fail_os(
+                error, failed, "%s: cannot find out %s",
+                subject_at(owner_of(model, &list->spans[i]), &list->spans[i], 0).text,
+                question->what);
         sum += part;
     }
     *bytes = sum;

@@ -123,7 +123,7 @@ enum {
     ENTRY_COUNT = TMI_DTYPE_COUNT * TMI_DTYPE_COUNT /* pair */
                   + 3 * TMI_DTYPE_COUNT             /* odd, packed_f4, moments */
                   + 2 * TMI_BLOCK_ROWS              /* unpack, unpack_nt */
-                  + 15                              /* those that are no arrays */
+                  + 17                              /* those that are no arrays */
 };
 _Static_assert(sizeof(tmi_kernels) == FIRST_ENTRY + ENTRY_COUNT * sizeof(any_kernel *),
                "count a new entry of tmi_kernels here; it must be a function pointer");

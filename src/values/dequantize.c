@@ -346,7 +346,8 @@ static tenmap_status switch_tensor(tmi_dequantizer *s, const tmi_transfer *x, co
     return status;
 }
 
-static void begin_dequantize(void *state) {
+static void begin_dequantize(void *state, const tmi_nested_calls *nested) {
+    (void)nested;
     tmi_dequantizer *s = state;
     s->tensor = NULL;
     s->reading = false;
@@ -370,7 +371,8 @@ static tenmap_status run_dequantize(void *state, const tmi_transfer *x, const tm
     return status == TENMAP_OK ? tmi_value_rows_run(&s->out, x, first, count, error) : status;
 }
 
-static bool dequantizes_in_rows(const tmi_computed *computed) {
+static bool dequantizes_in_rows(const tmi_computed *computed, const tmi_nested_calls *nested) {
+    (void)nested;
     return !tmi_quant_weight_of(computed)->layout.transposed;
 }
 

@@ -213,6 +213,10 @@ tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *opti
         return status;
     if (!model)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
+    if (model->derivation)
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "the model is derived and has no files of its own: detach the models that "
+                        "it is computed from");
     for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++)
         status = check_shard(&model->shards[i], error);
     if (status != TENMAP_OK)

@@ -11,6 +11,8 @@
 #include <string.h>
 
 enum { PIECE_BYTES = 16 << 20, MOST_FINGERPRINT_THREADS = 16 };
+/* What a piece of blocks may have before and behind it. */
+enum { BLOCK_ROOM = 1 << 10 };
 
 typedef struct piece_digest {
     uint8_t bytes[TMI_XXH3_BYTES];
@@ -40,23 +42,28 @@ static uint64_t pieces_of(const tenmap_tensor *t) {
 
 /*
  * Reads elements that are computed, and gives them the byte order that a file would have. Those of
- * a private mapping are computed from the file.
+ * a private mapping are computed from the file. Elements and blocks are read whole, so the piece
+ * may begin behind the begin of the buffer, which has room for that.
  */
-static tenmap_status read_computed(const tenmap_tensor *t, uint64_t begin, size_t size, void *dst,
-                                   tenmap_error *error) {
-    size_t width = (size_t)(t->nbytes / t->nelems);
+static tenmap_status read_computed(const tenmap_tensor *t, uint64_t begin, size_t size,
+                                   unsigned char *buffer, const void **piece, tenmap_error *error) {
+    uint32_t together = 1, each = 1;
+    (void)tenmap_dtype_block(t->dtype, &together, &each);
+    uint64_t first = begin / each, behind = (begin + size + each - 1) / each;
+    size_t width = tmi_dtype_width(t->dtype); /* 0: in blocks, which are the same on every host */
     size_t number = t->dtype == TENMAP_C64 ? width / 2 : width; /* C64 has two numbers */
     tmi_source *source = NULL;
     tmi_values_wanted wanted = {.tensor = t,
-                                .first = begin / width,
-                                .count = size / width,
-                                .dst = dst,
-                                .dst_bytes = size,
-                                .checked = tmi_shard_of(t)->bytes.file.copy_on_write};
+                                .first = first * together,
+                                .count = (behind - first) * together,
+                                .dst = buffer,
+                                .dst_bytes = (size_t)(behind - first) * each,
+                                .checked = tmi_reads_private(t)};
     tenmap_status status = tmi_values_read(&source, &wanted, error);
     tmi_source_free(source);
-    if (status == TENMAP_OK)
-        tmi_to_file_order(dst, number, size / number);
+    if (status == TENMAP_OK && number > 1)
+        tmi_to_file_order(buffer, number, wanted.dst_bytes / number);
+    *piece = buffer + begin % each;
     return status;
 }
 
@@ -69,10 +76,10 @@ static tenmap_status find_piece(piece_reader *own, const tenmap_tensor *t, uint6
         *bytes = (const unsigned char *)t->data + begin;
         return tmi_populate_span((tmi_span){tmi_shard_of(t), at, at + size}, t, error);
     }
-    if (!own->buffer.bytes && !tmi_block_alloc_dirty(&own->buffer, PIECE_BYTES))
+    if (!own->buffer.bytes && !tmi_block_alloc_dirty(&own->buffer, PIECE_BYTES + BLOCK_ROOM))
         return tmi_fail_memory(error, PIECE_BYTES, "fingerprints");
     *bytes = own->buffer.bytes;
-    return computed ? read_computed(t, begin, size, own->buffer.bytes, error)
+    return computed ? read_computed(t, begin, size, own->buffer.bytes, bytes, error)
                     : tmi_bytes_read(&tmi_shard_of(t)->bytes, at, own->buffer.bytes, size,
                                      (tmi_wanted){NULL, t}, error);
 }
@@ -359,6 +366,9 @@ static tenmap_status fingerprint_headers(const tenmap_model *model, uint8_t *out
                                          tenmap_error *error) {
     tmi_xxh3 stream;
     tenmap_status status = TENMAP_OK;
+    if (model->derivation)
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "the model is derived and has no headers: fingerprint its values instead");
     tmi_xxh3_begin(&stream);
     tmi_xxh3_add(&stream, "tenmap headers 2", 16);
     tmi_xxh3_add_number(&stream, model->shard_count, 8);

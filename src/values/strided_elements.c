@@ -388,7 +388,8 @@ static tenmap_status run_strided(void *state, const tmi_transfer *x, const tmi_w
     return status;
 }
 
-static void begin_strided(void *state) {
+static void begin_strided(void *state, const tmi_nested_calls *nested) {
+    (void)nested;
     strided_source *s = state;
     s->reading = false;
     tmi_part_begin(&s->storage);
@@ -399,8 +400,8 @@ static void end_strided(void *state) {
     tmi_part_close(&s->storage);
 }
 
-static bool strided_in_rows(const tmi_computed *computed) {
-    (void)computed;
+static bool strided_in_rows(const tmi_computed *computed, const tmi_nested_calls *nested) {
+    (void)computed, (void)nested;
     return true;
 }
 

@@ -409,7 +409,7 @@ static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error
 /* Models that were opened from a descriptor or from memory have no path. */
 static const char *model_shown(const tenmap_model *model) {
     const char *path = tenmap_path(model);
-    return *path || !model->shard_count ? path : model->shards[0].bytes.shown;
+    return *path || !model->shard_count ? path : tmi_shard_at(model, 0)->bytes.shown;
 }
 
 /* If the weight is there in parts, says that the model can be opened with its values. */

@@ -4,8 +4,13 @@
 
 #include <stdlib.h>
 
-static const tmi_maker *const makers[TMI_MAKER_COUNT] = {
-    [TMI_MAKER_DEQUANTIZE] = &tmi_dequantize_maker, [TMI_MAKER_STRIDED] = &tmi_strided_maker};
+static const tmi_maker *const makers[TMI_MAKER_COUNT] = {[TMI_MAKER_DEQUANTIZE] =
+                                                             &tmi_dequantize_maker,
+                                                         [TMI_MAKER_STRIDED] = &tmi_strided_maker,
+                                                         [TMI_MAKER_MOVE] = &tmi_move_maker,
+                                                         [TMI_MAKER_COMBINE] = &tmi_combine_maker};
+
+static const tmi_nested_calls nested_calls = {tmi_values_run, tmi_source_free, tmi_values_in_rows};
 
 /* The state of one maker. A thread that switches to another maker gives it up. */
 struct tmi_source {
@@ -31,7 +36,7 @@ static tenmap_status choose_source(tmi_source **source, const tmi_maker *maker,
     if (!*source)
         return tmi_fail_memory(error, size, "computing values");
     (*source)->maker = maker;
-    maker->begin((*source)->state);
+    maker->begin((*source)->state, &nested_calls);
     return TENMAP_OK;
 }
 
@@ -57,7 +62,7 @@ void tmi_values_first_misfit(const tmi_transfer *x, tmi_window *w, tmi_source **
 
 bool tmi_values_in_rows(const tenmap_tensor *t) {
     const tmi_computed *c = tmi_computed_of(t);
-    return !c || makers[c->maker]->in_rows(c);
+    return !c || makers[c->maker]->in_rows(c, &nested_calls);
 }
 
 bool tmi_values_can_be_normal(const tenmap_tensor *t, tenmap_dtype as) {

@@ -37,7 +37,7 @@ static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
 }
 
 static const tmi_shard *copied_shard(const copying *c) {
-    return &c->from->model->shards[c->from->shard];
+    return tmi_shard_of(c->from);
 }
 
 static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
@@ -49,16 +49,18 @@ static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
 /* Reads elements of a tensor whose maker gives elements, in file order. A C64 is two F32. */
 static tenmap_status get_given(copying *c, uint64_t first, void *dst, size_t size,
                                tenmap_error *why) {
-    size_t width = tmi_dtype_width(c->from->dtype);
+    uint32_t together = 1, bytes = 1; /* whole elements, or whole blocks */
+    (void)tenmap_dtype_block(c->from->dtype, &together, &bytes);
     tmi_values_wanted wanted = {.tensor = c->from,
                                 .first = first,
-                                .count = size / width,
+                                .count = size / bytes * together,
                                 .flags = TENMAP_CONVERT_NO_STREAM,
                                 .dst = dst,
                                 .dst_bytes = size,
                                 .checked = true};
     tenmap_status status = tmi_values_read(c->source, &wanted, why);
-    if (TMI_BIG_ENDIAN && status == TENMAP_OK) {
+    if (TMI_BIG_ENDIAN && status == TENMAP_OK && !tmi_dtype_blocks(c->from->dtype)) {
+        size_t width = tmi_dtype_width(c->from->dtype);
         size_t part = c->from->dtype == TENMAP_C64 ? width / 2 : width;
         tmi_to_file_order(dst, part, size / part);
     }
@@ -71,9 +73,11 @@ static tenmap_status get_given(copying *c, uint64_t first, void *dst, size_t siz
  */
 static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t size) {
     tenmap_error why;
+    uint32_t together = 1, bytes = 1;
+    (void)tenmap_dtype_block(c->from->dtype, &together, &bytes);
     tenmap_status status =
         tmi_computed_of(c->from)
-            ? get_given(c, offset / tmi_dtype_width(c->from->dtype), dst, size, &why)
+            ? get_given(c, offset / bytes * together, dst, size, &why)
             : tmi_bytes_read(&copied_shard(c)->bytes, c->from->file_offset + offset, dst, size,
                              (tmi_wanted){NULL, c->from}, &why);
     return status == TENMAP_OK ? status : tmi_writer_spoil_with(c->writer, &why, c->error);
@@ -88,9 +92,12 @@ static tenmap_status copy_buffered(copying *c, uint64_t done, uint64_t end) {
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     }
     tenmap_status status = TENMAP_OK;
+    uint32_t together, each = 1; /* elements and blocks that are computed are read whole */
+    (void)tenmap_dtype_block(c->from->dtype, &together, &each);
+    size_t step = COPY_BUFFER - COPY_BUFFER % each;
     while (status == TENMAP_OK && done < end) {
         uint64_t left = end - done;
-        size_t size = left < COPY_BUFFER ? (size_t)left : COPY_BUFFER;
+        size_t size = left < step ? (size_t)left : step;
         status = get_bytes(c, done, buffer, size);
         if (status == TENMAP_OK)
             status = put_bytes(c, buffer, size);
@@ -171,13 +178,14 @@ static tenmap_status copy_converted(copying *c) {
 
 /*
  * Writes a part of a dequantized tensor. If losses are to be counted and there may be some, the
- * values are first computed as F32.
+ * values are first computed as the maker gives them, as F32 or F64.
  */
 static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, char *computed,
                                   char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t out_bytes = (size_t)bytes_of_elements(count, c->to);
     bool counts = c->lost != NULL, normal = false;
+    tenmap_dtype given = tmi_given_dtype(c->from);
     tmi_values_wanted wanted = {.tensor = c->from,
                                 .first = first,
                                 .count = count,
@@ -193,18 +201,18 @@ static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, ch
         status = tmi_values_read(c->source, &wanted, &why);
     counts = counts && !normal;
     if (status == TENMAP_OK && counts) {
-        wanted.as = TENMAP_F32;
+        wanted.as = given;
         wanted.dst = computed;
-        wanted.dst_bytes = (size_t)count * 4;
+        wanted.dst_bytes = (size_t)bytes_of_elements(count, given);
         wanted.normal = NULL;
         status = tmi_values_read(c->source, &wanted, &why);
     }
     if (status != TENMAP_OK)
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     if (counts) {
-        tmi_losses_add((tmi_counted){c->to, TENMAP_F32, !TMI_BIG_ENDIAN, c->flags}, computed, count,
+        tmi_losses_add((tmi_counted){c->to, given, !TMI_BIG_ENDIAN, c->flags}, computed, count,
                        c->lost);
-        (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, computed, count, flags, NULL);
+        (void)tenmap_convert(c->to, out, out_bytes, given, computed, count, flags, NULL);
     }
     if (TMI_BIG_ENDIAN)
         tmi_to_file_order(out, tmi_dtype_width(c->to), (size_t)count);
@@ -220,7 +228,7 @@ static tenmap_status copy_values(copying *c) {
     tenmap_status status = TENMAP_OK;
     uint64_t step = tmi_values_in_rows(c->from) ? STEP_IN_ROWS : STEP_TRANSPOSED;
     uint64_t most = c->count < step ? c->count : step, end = c->first + c->count;
-    size_t made_room = c->lost ? (size_t)most * 4 : 0;
+    size_t made_room = c->lost ? (size_t)bytes_of_elements(most, tmi_given_dtype(c->from)) : 0;
     size_t out_room = (size_t)bytes_of_elements(most, c->to);
     char *buffer = malloc(made_room + out_room);
     tenmap_error why;

@@ -336,6 +336,69 @@ static void every_allocation_of_a_load_may_fail(void **state) {
         }
 }
 
+/*
+ * Derives a model of every kind of tensor and reads all of it, with the n-th allocation failing;
+ * true once none is left to fail.
+ */
+static bool derive_with_failure(const tenmap_model *from, long n) {
+    const tenmap_tensor *w = tenmap_find(from, "w"), *b = tenmap_find(from, "b");
+    const tenmap_tensor *a = tenmap_find(from, "a");
+    const uint64_t begin[2] = {1, 1}, end[2] = {30, 40};
+    const uint32_t order[2] = {1, 0};
+    const tenmap_term move[2] = {{.tensor = w, .begin = begin, .end = end},
+                                 {.tensor = w, .begin = begin, .end = end}};
+    const tenmap_term sum[2] = {
+        {.tensor = w, .factor = 1, .begin = begin, .end = end, .flags = TENMAP_TERM_TRANSPOSED},
+        {.tensor = w, .factor = 1, .begin = begin, .end = end, .flags = TENMAP_TERM_TRANSPOSED}};
+    const tenmap_term low[3] = {
+        {.tensor = w, .factor = 1}, {.tensor = b, .factor = 1}, {.tensor = a}};
+    const tenmap_derived d[3] = {
+        {.name = "m", .op = TENMAP_DERIVE_CONCAT, .n = 2, .terms = move, .order = order},
+        {.name = "s", .op = TENMAP_DERIVE_SUM, .n = 2, .terms = sum, .order = order},
+        {.name = "l", .op = TENMAP_DERIVE_LOW_RANK, .n = 3, .terms = low}};
+    static float dst[64 * 64];
+    tenmap_error error = {0};
+    tenmap_model *model = NULL;
+    fail_at = n;
+    calls = 0;
+    live = 0;
+    armed = true;
+    tenmap_status status = tenmap_derive(d, 3, NULL, &model, &error);
+    assert_true((status == TENMAP_OK) == (model != NULL));
+    for (size_t i = 0; i < 3 && status == TENMAP_OK; i++)
+        status = tenmap_read(tenmap_at(model, i), 0, tenmap_at(model, i)->nelems, TENMAP_F32, dst,
+                             sizeof dst, 0, &error);
+    tenmap_close(model);
+    armed = false;
+    bool done = calls <= n;
+    if (status != TENMAP_OK)
+        check_error(&error, TENMAP_ERR_MEMORY);
+    assert_int_equal(live, 0);
+    if (done)
+        assert_int_equal(status, TENMAP_OK);
+    return done;
+}
+
+static void every_allocation_of_derived_tensors_may_fail(void **state) {
+    const char *path = in_folder(state, "model.safetensors");
+    write_model(path,
+                "{\"w\":{\"dtype\":\"BF16\",\"shape\":[40,50],\"data_offsets\":[0,4000]},"
+                "\"b\":{\"dtype\":\"F32\",\"shape\":[40,2],\"data_offsets\":[4000,4320]},"
+                "\"a\":{\"dtype\":\"F32\",\"shape\":[2,50],\"data_offsets\":[4320,4720]}}",
+                4720);
+    for (uint32_t backend = 0; backend < 2; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        tenmap_model *from = must_open(path, &options);
+        long n = 0;
+        while (!derive_with_failure(from, n))
+            n++;
+        print_message("           backend %u: %ld allocations\n", backend, n);
+        assert_true(n > 12);
+        tenmap_close(from);
+    }
+}
+
 /* Reads that need a buffer: of many elements, of runs that are far apart, from a descriptor. */
 /* The number of pages in this process's address space. */
 static size_t pages_mapped(void) {
@@ -848,6 +911,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_gguf_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_pytorch_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_derived_tensors_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_take_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),

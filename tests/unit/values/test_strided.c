@@ -307,6 +307,48 @@ static void large_transposes_are_read_in_bounded_windows(void **state) {
     free(f.storage);
 }
 
+/* Blocks of strided tensors, as terms of derived ones, in their own shape and in another. */
+static void strided_tensors_are_terms(void **state) {
+    (void)state;
+    static toy f;
+    static view views[80];
+    static unsigned char expected[4096 * 8], got[4096 * 16];
+    begin_toy(&f, 60000);
+    for (size_t i = 0; i < COUNT(views); i++) {
+        views[i] = random_view(&f, whole_byte_dtypes(i % 19), 2 + (uint32_t)(i % 3));
+        snprintf(views[i].name, sizeof views[i].name, "t%zu", i);
+        add_view(&f, &views[i]);
+    }
+    bytes file = end_toy(&f);
+    tenmap_model *m = must_open_memory(file, NULL);
+    for (size_t i = 0; i < COUNT(views); i++) {
+        const view *v = &views[i];
+        const tenmap_tensor *t = tenmap_find(m, v->name);
+        const uint64_t begin[2] = {0, 1};
+        uint64_t columns = v->shape[v->rank - 1], end[2] = {t->nelems / columns, columns};
+        size_t width = tenmap_dtype_bits(v->dtype) / 8;
+        if (columns < 2)
+            continue;
+        tenmap_term terms[2] = {{.tensor = t, .shape = end, .rank = 2, .begin = begin, .end = end},
+                                {.tensor = t, .shape = end, .rank = 2, .begin = begin, .end = end}};
+        const tenmap_derived d = {
+            .name = "d", .op = TENMAP_DERIVE_CONCAT, .axis = 1, .n = 2, .terms = terms};
+        tenmap_model *derived = NULL;
+        assert_int_equal(tenmap_derive(&d, 1, NULL, &derived, NULL), TENMAP_OK);
+        walk_by_hand(&f, v, NULL, NULL, expected);
+        const tenmap_tensor *both = tenmap_at(derived, 0);
+        assert_int_equal(tenmap_read(both, 0, both->nelems, 0, got, (size_t)both->nbytes, 0, NULL),
+                         TENMAP_OK);
+        for (uint64_t row = 0; row < 2 * end[0]; row++)
+            assert_memory_equal(got + row * (columns - 1) * width,
+                                expected + (row / 2 * columns + 1) * width, (columns - 1) * width);
+        tenmap_close(derived);
+    }
+    tenmap_close(m);
+    free(file.at);
+    free(f.storage);
+}
+
 static void check_declared(const view *v, tenmap_status status, const char *fragment) {
     static toy f;
     begin_toy(&f, 4096);
@@ -704,6 +746,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_and_rank_reads_as_walked_by_hand),
         cmocka_unit_test(large_transposes_are_read_in_bounded_windows),
+        cmocka_unit_test(strided_tensors_are_terms),
         cmocka_unit_test(what_lies_outside_is_refused_when_it_is_made),
         cmocka_unit_test(all_repeated_tensors_together_are_limited),
         cmocka_unit_test(hostile_numbers_are_refused_or_read_inside),

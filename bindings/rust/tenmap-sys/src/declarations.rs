@@ -714,6 +714,8 @@ pub const TENMAP_PART_BIASES: u32 = 8;
 pub const TENMAP_PART_NESTED_SCALES: u32 = 9;
 /// the value of each code of SCALES
 pub const TENMAP_PART_NESTED_TABLE: u32 = 10;
+/// a term of a derived tensor (derive.h)
+pub const TENMAP_PART_TERM: u32 = 11;
 
 /// How the codes of a quantized weight are packed in VALUES, and which scale belongs to which code.
 /// With this, an engine can compute with the parts as they are mapped. Owned by the library, valid
@@ -827,6 +829,83 @@ pub const TENMAP_FINGERPRINT_OPTIONS_INIT: tenmap_fingerprint_options = {
     options.struct_size = core::mem::size_of::<tenmap_fingerprint_options>();
     options
 };
+
+/// The term is taken transposed, after its shape and its block: as a matrix, so it has two axes.
+/// For TENMAP_DERIVE_LOW_RANK it may have more, which count as they do there.
+pub const TENMAP_TERM_TRANSPOSED: u32 = 1;
+
+/// One operand. Everything in it is copied, except the tensor, which must outlive the model.
+#[repr(C)]
+pub struct tenmap_term {
+    /// of any open model; NULL only as term 0 of LOW_RANK: zeros
+    pub tensor: *const tenmap_tensor,
+    /// Of SUM: that of each term. Of LOW_RANK: that of term 0 and of the first of each pair. Finite
+    /// and not 0 there (where the tensor is NULL: any finite number); 0 elsewhere.
+    pub factor: f64,
+    /// taken as this shape, of the same count; NULL: its own
+    pub shape: *const u64,
+    /// then this block of it, one pair per axis; both NULL: all
+    pub begin: *const u64,
+    /// then this block of it, one pair per axis; both NULL: all
+    pub end: *const u64,
+    /// of `shape`; 0 if that is NULL
+    pub rank: u32,
+    /// TENMAP_TERM_\*
+    pub flags: u32,
+    /// 0
+    pub reserved: [u64; 2],
+}
+
+/// term 0, the only one
+pub const TENMAP_DERIVE_RENAME: u32 = 1;
+/// all terms, one after the other along the axis `axis`
+pub const TENMAP_DERIVE_CONCAT: u32 = 2;
+/// all terms, of one shape, as the indexes of a new axis `axis`
+pub const TENMAP_DERIVE_STACK: u32 = 3;
+/// the sum over all terms, of one shape, of factor \* term
+pub const TENMAP_DERIVE_SUM: u32 = 4;
+/// factor \* term 0, plus for each pair of terms, B then A, factor \* (B @ A). A term that has
+/// more than two axes counts as a matrix of its first axis by all others; the result has the
+/// shape of term 0. Without a term 0 its shape is B's rows by A's columns.
+pub const TENMAP_DERIVE_LOW_RANK: u32 = 5;
+/// what the caller's function makes of all terms, of one shape
+pub const TENMAP_DERIVE_CALL: u32 = 6;
+
+/// One tensor of a derived model. Everything in it is copied; `ctx` must live until the close.
+#[repr(C)]
+pub struct tenmap_derived {
+    /// UTF-8; no other tensor of the model has it
+    pub name: *const c_char,
+    /// TENMAP_AS_STORED: the library chooses, as described below
+    pub dtype: tenmap_dtype,
+    /// TENMAP_DERIVE_\*
+    pub op: u32,
+    /// of CONCAT and STACK; 0 elsewhere
+    pub axis: u32,
+    /// Terms: 1 of RENAME, up to 64 of SUM and CALL, 3 to 129 of LOW_RANK, up to 65,536 of CONCAT
+    /// and STACK.
+    pub n: u32,
+    /// of `shape`; 0 if that is NULL
+    pub rank: u32,
+    pub terms: *const tenmap_term,
+    /// A permutation of the axes of op's result: axis i of the tensor is the result's axis order\[i\].
+    /// NULL: they stay as they are.
+    pub order: *const u32,
+    /// after `order`, taken as this shape, of the same count; NULL: as is
+    pub shape: *const u64,
+    /// Of CALL: sets out\[0\] to out\[count - 1\] from terms\[0\] to terms\[n - 1\], each of which has
+    /// `count` values, of adjacent columns of one row. The last two axes of op's result, before
+    /// `order`, are a matrix; a vector is one row, a scalar 1 x 1. It must be a pure function of the
+    /// position and of the values: the library may call it for any cut, in any order, again for the
+    /// same values, and on several threads at once. `out` overlaps no term. It may not call back
+    /// into the model's calls that take this tensor. Anything but TENMAP_OK ends the read with that
+    /// status and \*error, which is never NULL and holds a message that names the tensor until the
+    /// function writes another one.
+    pub call: Option<unsafe extern "C" fn(ctx: *mut c_void, matrix: u64, row: u64, column: u64, count: usize, terms: *const *const f32, out: *mut f32, error: *mut tenmap_error) -> tenmap_status>,
+    /// passed to `call`
+    pub ctx: *mut c_void,
+    pub reserved: [u64; 4],
+}
 
 /// A handle, which is only reached by pointer.
 #[repr(C)]
@@ -1477,6 +1556,43 @@ unsafe extern "C" {
     /// result is that of tenmap_fingerprint with TENMAP_FINGERPRINT_VALUES. `tensors` holds the
     /// fingerprints of tenmap_at(model, 0), tenmap_at(model, 1) and so on. Reads no tensor.
     pub fn tenmap_fingerprint_combine(model: *const tenmap_model, tensors: *const u8, out: *mut u8, error: *mut tenmap_error) -> tenmap_status;
+    /// Makes a model of `n` tensors, which tenmap_at has in the order given. It reads no tensor data and
+    /// opens no file. `options` is NULL or all defaults. Close it with tenmap_close, before the models
+    /// of its terms. On failure \*out is NULL, and error.index is the number of the tensor that is wrong,
+    /// whose name is in the message.
+    ///
+    /// What it has: tenmap_path, tenmap_folder and the metadata are those of the model of the first term
+    /// (metadata.shard counts that model's shards). tenmap_shard_at gives the shards that terms use, in
+    /// the order of their first use: views of the models that they belong to, whose first_tensor and
+    /// tensor_count count the tensors of those. There is no index, and nothing is missing.
+    ///
+    /// Dtypes: RENAME, CONCAT and STACK move elements of any dtype of whole bytes bit for bit. All terms
+    /// have one dtype, and `dtype` is that or AS_STORED. Rows of a block dtype are moved whole, or in
+    /// whole blocks. Quantized weights (TENMAP_OPEN_DEQUANTIZE) and other terms that are values move as
+    /// their values: a read as F32 gives the same as a read of the term. SUM, LOW_RANK and CALL take
+    /// floating-point terms, block dtypes and quantized weights included, as the values that tenmap_read
+    /// gives as F64, and give F64 values, which are rounded once, to what a read asks for. AS_STORED is
+    /// term 0's dtype if that is F64, F32, F16 or BF16, else F32. A `dtype` of less than a byte, a block
+    /// dtype, integers, BOOL and C64 are TENMAP_ERR_UNSUPPORTED for them. Nothing broadcasts.
+    ///
+    /// Views: a RENAME of a whole tensor, or of a part of a stored one whose bytes lie together, is a
+    /// view: it costs nothing, has `data` where its term has it, and keeps the scheme and the parts of
+    /// a quantized weight if its shape stays the same. Any other tensor has TENMAP_TENSOR_COMPUTED and
+    /// the scheme "derived"; tenmap_part_at gives its terms, TENMAP_PART_TERM. Its shard and file_offset
+    /// are those of its first term.
+    ///
+    /// Limits: terms may be derived tensors, up to 8 deep. A thread that reads a tensor has the state of
+    /// one term at a time for each level of that depth, up to 2 MB a level, and with LOW_RANK the
+    /// values of A and B as F64, which it reads once for each tensor. A large tensor that is asked for
+    /// in small pieces is computed in small pieces: LOW_RANK reads A and B again in every call.
+    ///
+    /// All other calls work as with any model, except that tenmap_detach is TENMAP_ERR_UNSUPPORTED, and
+    /// so is tenmap_fingerprint without TENMAP_FINGERPRINT_VALUES. Advice and questions about memory go
+    /// to everything that a tensor is computed from; progress counts a term as often as it is used. If a
+    /// file of a term changes or cannot be read, calls fail as they do for the term.
+    ///
+    /// Thread rule: as tenmap_open, and the models of the terms must stay open meanwhile.
+    pub fn tenmap_derive(tensors: *const tenmap_derived, n: usize, options: *const tenmap_options, out: *mut *mut tenmap_model, error: *mut tenmap_error) -> tenmap_status;
     /// End every writer with one commit or abort. The file gets the mode and, if permitted, the owner of
     /// the file that it replaces, and never gives more rights. Only regular files are replaced.
     pub fn tenmap_writer_create(path: *const c_char, options: *const tenmap_writer_options, out: *mut *mut tenmap_writer, error: *mut tenmap_error) -> tenmap_status;
