@@ -158,7 +158,7 @@ typedef struct tpy_handle {
 extern PyType_Spec tpy_handle_spec;
 /* The options of tenmap.open. */
 typedef struct tpy_open_options {
-    int dequantize, lenient, partial, read;
+    int dequantize, lenient, partial, read, branches;
     int values; /* keep the values of a pickle, and list no tensors */
     unsigned threads;
     uint64_t max_header_bytes, offset, length;

@@ -53,6 +53,7 @@ static tenmap_options library_options(const tpy_open_options *asked) {
     options.flags |= asked->lenient ? TENMAP_OPEN_LENIENT : 0u;
     options.flags |= asked->partial ? TENMAP_OPEN_PARTIAL : 0u;
     options.flags |= asked->dequantize ? TENMAP_OPEN_DEQUANTIZE : 0u;
+    options.flags |= asked->branches ? TENMAP_OPEN_BRANCHES : 0u;
     options.threads = asked->threads;
     options.max_header_bytes = asked->max_header_bytes;
     options.offset = asked->offset;

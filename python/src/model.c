@@ -39,7 +39,8 @@ static int parse_options(PyObject *const *args, tpy_open_options *options) {
         if ((*flags[i] = PyObject_IsTrue(args[i])) < 0)
             return -1;
     if (!tpy_number_of(args[4], &threads) || !tpy_number_of(args[5], &limit) ||
-        !tpy_number_of(args[6], &offset) || !tpy_number_of(args[7], &length))
+        !tpy_number_of(args[6], &offset) || !tpy_number_of(args[7], &length) ||
+        (options->branches = PyObject_IsTrue(args[8])) < 0)
         return -1;
     options->threads = (unsigned)threads.value;
     options->max_header_bytes = limit.value;
@@ -59,7 +60,10 @@ static PyObject *set_handle(PyObject *self, tpy_handle *handle) {
     Py_RETURN_NONE;
 }
 
-/* _open(source, dequantize, read, lenient, partial, threads, max_header_bytes, offset, length) */
+/*
+ * _open(source, dequantize, read, lenient, partial, threads, max_header_bytes, offset, length,
+ * branches)
+ */
 static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *const *args,
                             Py_ssize_t count, PyObject *names) {
     tpy_state *state = PyType_GetModuleState(defining);
@@ -67,8 +71,8 @@ static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *co
     memset(&options, 0, sizeof options);
     if (state == NULL)
         return NULL;
-    if (count != 9 || (names != NULL && PyTuple_Size(names) > 0)) {
-        PyErr_SetString(PyExc_TypeError, "_open takes 9 arguments");
+    if (count != 10 || (names != NULL && PyTuple_Size(names) > 0)) {
+        PyErr_SetString(PyExc_TypeError, "_open takes 10 arguments");
         return NULL;
     }
     if (parse_options(args + 1, &options) != 0)
@@ -268,7 +272,10 @@ typedef struct shard_walk {
     size_t next_pair;
 } shard_walk;
 
-/* (path, size, header_bytes, data_offset, first_tensor, tensor_count, metadata) */
+/*
+ * (path, size, header_bytes, data_offset, first_tensor, tensor_count, metadata, format, branch,
+ * other_tensors)
+ */
 static PyObject *shard_at(void *context, size_t i) {
     shard_walk *walk = context;
     const tenmap_shard *shard = tenmap_shard_at(walk->handle->model, i);
@@ -279,10 +286,11 @@ static PyObject *shard_at(void *context, size_t i) {
         Py_XDECREF(metadata);
         return NULL;
     }
-    return Py_BuildValue("NKKKnnN", path, (unsigned long long)shard->size,
+    return Py_BuildValue("NKKKnnNszK", path, (unsigned long long)shard->size,
                          (unsigned long long)shard->header_bytes,
                          (unsigned long long)shard->data_offset, (Py_ssize_t)shard->first_tensor,
-                         (Py_ssize_t)shard->tensor_count, metadata);
+                         (Py_ssize_t)shard->tensor_count, metadata, shard->format, shard->branch,
+                         (unsigned long long)shard->other_tensors);
 }
 
 static PyObject *model_shards(PyObject *self, PyObject *unused) {

@@ -147,6 +147,9 @@ class Shard(NamedTuple):
     first_tensor: int
     tensor_count: int
     metadata: dict[str, Any]
+    format: str
+    branch: str | None
+    other_tensors: int
 
 class Finding(NamedTuple):
     severity: Literal["error", "warning", "note"]
@@ -391,6 +394,7 @@ def open(
     max_header_bytes: int = 0,
     offset: int = 0,
     length: int = 0,
+    branches: bool = False,
 ) -> Model: ...
 def save_file(
     tensors: Mapping[str, Any],

@@ -11,8 +11,11 @@ from ._dtypes import BITS, CODES, name_of, numpy_dtype, torch_dtype
 from ._errors import missing
 from ._plan import dtype_for, is_index, read_alone, selections
 
-Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
-Shard.__doc__ = "One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order."
+Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata format branch other_tensors")
+Shard.__doc__ = """One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order.
+
+branch is the key of a PyTorch checkpoint under which the tensors lie ("state_dict"), or None;
+other_tensors counts those of its other branches, which open(path, branches=True) lists."""
 Part = namedtuple("Part", "role tensor")
 Part.__doc__ = """A part of a dequantized weight: what it is for ("values", "scales", "zeros", ...), and its Tensor."""
 Shard.__module__ = Part.__module__ = "tenmap"
@@ -21,7 +24,7 @@ _BACKENDS = {"map": False, "read": True}
 
 
 def open(path, dequantize=False, backend="map", lenient=False, partial=False, *, threads=0,
-         max_header_bytes=0, offset=0, length=0):  # fmt: skip
+         max_header_bytes=0, offset=0, length=0, branches=False):  # fmt: skip
     """Opens a model and returns a Model, a mapping of names to Tensors. Reads only the header.
 
     path        a .safetensors, GGUF or PyTorch file, an index or a folder (str or PathLike); a list
@@ -35,6 +38,8 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
     partial     open a model even if shards are missing: their tensors are absent
     threads     for opening many shards; 0: the library decides
     offset, length  a model inside a larger file
+    branches    list all tensors of a PyTorch checkpoint by their full names: the model's, and the
+                optimizer's and other branches
 
     Raises tenmap.Error, which is a FileNotFoundError if the file does not exist.
     """
@@ -43,7 +48,7 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
     if isinstance(path, (list, tuple)):
         from ._bytes import open_shards
 
-        paths, options = list(path), (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
+        paths, options = list(path), (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length, branches)
         model = open_shards(paths, lambda place: _reopen(place, options))
         model._source = paths if len(paths) > 1 else paths[0]
         return model
@@ -54,17 +59,17 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
         if is_address(path) and not opened_by_core(path):
             source = file_of(path)
     model._open(source, dequantize, _BACKENDS[backend], lenient, partial, threads, max_header_bytes,
-                offset, length)  # fmt: skip
+                offset, length, branches)  # fmt: skip
     model._source = path
-    model._options = (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
+    model._options = (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length, branches)
     _log("opened %r", model)
     return model
 
 
 def _reopen(path, options):
-    *first, threads, max_header_bytes, offset, length = options
+    *first, threads, max_header_bytes, offset, length, branches = options
     return open(path, *first, threads=threads, max_header_bytes=max_header_bytes, offset=offset,
-                length=length)  # fmt: skip
+                length=length, branches=branches)  # fmt: skip
 
 
 class _Names(KeysView):

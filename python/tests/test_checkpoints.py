@@ -48,8 +48,9 @@ class Tensor:
         return self.torch._utils._rebuild_tensor_v2, (self.storage, 0, shape, strides, False, {})
 
 
-def save(torch, path, arrays):
-    """Writes what torch.save writes for a dict of F32 tensors; equal arrays share a storage."""
+def save(torch, path, arrays, around=lambda tensors: tensors):
+    """Writes what torch.save writes for a dict of F32 tensors, or for what `around` makes of that
+    dict. Equal arrays share a storage."""
     storages = {}
     out = io.BytesIO()
     pickler = pickle.Pickler(out, 2)
@@ -58,7 +59,7 @@ def save(torch, path, arrays):
     )
     for array in arrays.values():
         storages.setdefault(id(array), Storage(str(len(storages)), array))
-    pickler.dump({name: Tensor(torch, storages[id(array)]) for name, array in arrays.items()})
+    pickler.dump(around({name: Tensor(torch, storages[id(array)]) for name, array in arrays.items()}))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/data.pkl", out.getvalue())
         for storage in storages.values():
@@ -111,3 +112,22 @@ def test_fsspec_finds_the_model_of_a_folder(torch_names, tmp_path):
             out.write(data)
     check(tenmap.open("memory://checkpoints"), {"a": A})
     check(tenmap.open("memory://checkpoints/training_args.bin"), {"a": A})
+
+
+def test_branches_lists_all_tensors_by_their_full_names(torch_names, tmp_path):
+    path = save(torch_names, tmp_path / "last.ckpt", {"a": A, "b": B}, lambda tensors: {
+        "epoch": 3, "state_dict": {"w": tensors["a"]}, "optimizer": {"state": {0: tensors["b"]}}})  # fmt: skip
+    with tenmap.open(path) as model:
+        check(model, {"w": A})
+        (shard,) = model.shards
+        assert (shard.format, shard.branch, shard.other_tensors) == ("pytorch", "state_dict", 1)
+    with tenmap.open(path, branches=True) as model:
+        check(model, {"state_dict.w": A, "optimizer.state.0": B})
+        assert model.shards[0].branch is None and model.shards[0].other_tensors == 0
+        check(pickle.loads(pickle.dumps(model)), {"state_dict.w": A, "optimizer.state.0": B})
+
+
+def test_shards_of_other_formats_have_no_branch(tmp_path):
+    tenmap.save_file({"a": A}, tmp_path / "a.safetensors")
+    (shard,) = tenmap.open(tmp_path / "a.safetensors").shards
+    assert (shard.format, shard.branch, shard.other_tensors) == ("safetensors", None, 0)
