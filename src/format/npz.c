@@ -29,7 +29,7 @@ static const tmi_zip_entry *npz_entry(const tmi_zip *zip, size_t i) {
 bool tmi_is_npz(const tmi_zip *zip) {
     bool any = false;
     for (size_t i = 0; i < zip->count; i++) {
-        if (tmi_zip_ends_in(npz_entry(zip, i), "/data.pkl"))
+        if (tmi_zip_ends_in_letters(npz_entry(zip, i), "/data.pkl"))
             return false;
         any = any || tmi_zip_ends_in(npz_entry(zip, i), ".npy");
     }

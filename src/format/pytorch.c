@@ -30,12 +30,12 @@ static const tmi_zip_entry *zip_entry(const tmi_zip *zip, size_t i) {
     return (const tmi_zip_entry *)zip->entries.bytes + i;
 }
 
-/* Whether the name is FOLDER/`rest`, where the folder has `len` bytes. */
+/* Whether the name is FOLDER/`rest`, where the folder has `len` bytes. As torch, ignores case. */
 static bool is_in_folder(const tmi_zip_entry *entry, const char *folder, size_t len,
                          const char *rest) {
-    size_t size = strlen(rest);
-    return entry->name_len == len + 1 + size && memcmp(entry->name, folder, len) == 0 &&
-           entry->name[len] == '/' && memcmp(entry->name + len + 1, rest, size) == 0;
+    return entry->name_len == len + 1 + strlen(rest) && entry->name[len] == '/' &&
+           tmi_zip_same_letters(entry->name, folder, len) &&
+           tmi_zip_same_letters(entry->name + len + 1, rest, strlen(rest));
 }
 
 static const tmi_zip_entry *find_in_folder(const tmi_zip *zip, const tmi_zip_entry *pickle,
@@ -89,17 +89,60 @@ static tenmap_status find_pickle(tmi_header_reader *reader, const tmi_zip *zip,
     *pickle = NULL;
     for (size_t i = 0; i < zip->count; i++) {
         const tmi_zip_entry *entry = zip_entry(zip, i);
-        if (entry->name_len <= len ||
-            memcmp(entry->name + entry->name_len - len, ending, len) != 0 ||
+        if (entry->name_len <= len || !tmi_zip_ends_in_letters(entry, ending) ||
             memchr(entry->name, '/', entry->name_len - len))
             continue;
         if (*pickle)
             return fail_archive(reader, TENMAP_ERR_FORMAT, entry->header_at,
-                                "the zip archive has two entries FOLDER/data.pkl", error);
+                                "the zip archive has two entries FOLDER/data.pkl; whether letters "
+                                "are small or capital makes no difference to torch",
+                                error);
+        if (!tmi_zip_ends_in(entry, ending))
+            return fail_archive(reader, TENMAP_ERR_FORMAT, entry->header_at,
+                                "the zip archive's FOLDER/data.pkl is written with capital letters",
+                                error);
         *pickle = entry;
     }
     return *pickle ? TENMAP_OK
                    : fail_archive(reader, TENMAP_ERR_FORMAT, 0, name_other_archive(zip), error);
+}
+
+/* A name in small letters. It begins with its text, so that tmi_names can find it. */
+typedef struct small_name {
+    const char *text;
+    size_t len;
+} small_name;
+
+/* torch takes one of several entries whose names differ only in case; nobody knows which. */
+static tenmap_status check_letters(tmi_header_reader *reader, const tmi_zip *zip,
+                                   tenmap_error *error) {
+    const tmi_hash_key *key = &reader->place->key;
+    size_t count = zip->count, size = count * sizeof(small_name);
+    tmi_block block;
+    tmi_names names = {.mask = 0};
+    for (size_t i = 0; i < count; i++) /* the names lie in memory, so the sum fits */
+        size += zip_entry(zip, i)->name_len;
+    if (!tmi_block_alloc_dirty(&block, size + 1))
+        return tmi_fail_memory(error, size, "the names of the zip entries");
+    small_name *list = block.bytes;
+    char *text = (char *)(list + count);
+    tenmap_status status = TENMAP_OK;
+    if (!tmi_names_init(&names, key, list, sizeof *list, count))
+        status = tmi_fail_memory(error, (uint64_t)count * 16, "the names of the zip entries");
+    for (size_t i = 0; i < count && status == TENMAP_OK; i++) {
+        const tmi_zip_entry *entry = zip_entry(zip, i);
+        list[i] = (small_name){text, entry->name_len};
+        for (size_t k = 0; k < entry->name_len; k++)
+            *text++ = tmi_zip_small_letter(entry->name[k]);
+        if (tmi_names_put(&names, i, tmi_hash(key, list[i].text, list[i].len)) != TMI_NONE)
+            status = fail_archive(reader, TENMAP_ERR_FORMAT, entry->header_at,
+                                  "the names of two entries of the zip archive differ only in "
+                                  "small and capital letters, which torch takes for the same",
+                                  error);
+    }
+    tmi_names_free(&names);
+    tmi_block_free(&block);
+    return status;
 }
 
 /* Refuses TorchScript archives, and byte orders other than little. */
@@ -194,6 +237,8 @@ static tenmap_status find_torch_text(tmi_header_reader *reader, tmi_header_text 
     }
     if (status == TENMAP_OK)
         status = find_pickle(reader, &zip, &pickle, error);
+    if (status == TENMAP_OK)
+        status = check_letters(reader, &zip, error);
     if (status == TENMAP_OK)
         status = check_kind(reader, &zip, pickle, error);
     if (status == TENMAP_OK)

@@ -43,4 +43,23 @@ static inline bool tmi_zip_ends_in(const tmi_zip_entry *entry, const char *endin
     return entry->name_len >= len && memcmp(entry->name + entry->name_len - len, ending, len) == 0;
 }
 
+/* torch finds entries by names in which small and capital letters of ASCII are the same. */
+
+static inline char tmi_zip_small_letter(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static inline bool tmi_zip_same_letters(const char *a, const char *b, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (tmi_zip_small_letter(a[i]) != tmi_zip_small_letter(b[i]))
+            return false;
+    return true;
+}
+
+static inline bool tmi_zip_ends_in_letters(const tmi_zip_entry *entry, const char *ending) {
+    size_t len = strlen(ending);
+    return entry->name_len >= len &&
+           tmi_zip_same_letters(entry->name + entry->name_len - len, ending, len);
+}
+
 #endif

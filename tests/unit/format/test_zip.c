@@ -173,6 +173,25 @@ static void other_archives_are_named(void **state) {
               {.name = "m/byteorder", .data = "big", .size = 3});
 }
 
+/* torch takes small and capital letters for the same, so it could read another entry. */
+static void names_that_torch_takes_for_the_same_are_refused(void **state) {
+    (void)state;
+    static const char npy[] = "\x93NUMPY\1\0\x36\0{'descr': '|u1', 'fortran_order': False, "
+                              "'shape': (), }\n";
+    zip_file shouted = {.name = "m/DATA.PKL", .data = EMPTY_PICKLE, .size = 4};
+    zip_file upper = {.name = "m/data/A", .data = "abcd", .size = 4}, lower = upper;
+    zip_file array = {.name = "a.npy", .data = npy, .size = sizeof npy};
+    lower.name = "M/data/a";
+    ZIP_FAILS(NULL, FORMAT, "two entries FOLDER/data.pkl", PICKLE_FILE, shouted);
+    ZIP_FAILS(NULL, FORMAT, "capital letters", shouted);
+    ZIP_FAILS(NULL, FORMAT, "capital letters", shouted, array);
+    ZIP_FAILS(NULL, FORMAT, "differ only in small and capital letters", PICKLE_FILE, upper, lower);
+    ZIP_OPENS(NULL, PICKLE_FILE, upper, {.name = "m/data/b", .data = "abcd", .size = 4});
+    ZIP_FAILS(NULL, UNSUPPORTED, "byte order", PICKLE_FILE,
+              {.name = "m/ByteOrder", .data = "big", .size = 3});
+    ZIP_FAILS(NULL, UNSUPPORTED, "TorchScript", PICKLE_FILE, {.name = "M/Constants.pkl"});
+}
+
 /* Each prefix of an archive is refused, and no byte more is read than the limit allows. */
 static void truncated_archives_are_refused(void **state) {
     (void)state;
@@ -199,6 +218,7 @@ int main(void) {
         cmocka_unit_test(a_comment_is_no_second_end),
         cmocka_unit_test(packed_entries_are_refused_by_name),
         cmocka_unit_test(other_archives_are_named),
+        cmocka_unit_test(names_that_torch_takes_for_the_same_are_refused),
         cmocka_unit_test(truncated_archives_are_refused),
     };
     return cmocka_run_group_tests(tests, begin, remove_folder);
