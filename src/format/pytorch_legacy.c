@@ -76,6 +76,31 @@ bool tmi_torch_is_legacy(const unsigned char *start, size_t len) {
     return have >= ENOUGH && memcmp(start + at, magic, have) == 0;
 }
 
+/*
+ * Whether the file begins with the header of a tar archive, too, of which torch would unpickle the
+ * entries: it tries that form first. Only the header's sum makes it one. Python reads its digits
+ * leniently, so all others are skipped here.
+ */
+static bool is_tar_too(const unsigned char *start, uint64_t len) {
+    enum { TAR_BLOCK = 512, SUM_AT = 148, SUM_BYTES = 8, BASE_256 = 0x80 };
+    uint64_t said = 0;
+    int64_t unsigned_sum = (int64_t)SUM_BYTES * ' ', signed_sum = unsigned_sum;
+    if (len < TAR_BLOCK)
+        return false;
+    bool binary = start[SUM_AT] & BASE_256;
+    for (unsigned i = SUM_AT + binary; i < SUM_AT + SUM_BYTES && (binary || start[i]); i++)
+        if (binary)
+            said = said << 8 | start[i];
+        else if (start[i] >= '0' && start[i] <= '7')
+            said = said << 3 | (start[i] - (unsigned)'0');
+    for (unsigned i = 0; i < TAR_BLOCK; i++)
+        if (i < SUM_AT || i >= SUM_AT + SUM_BYTES) {
+            unsigned_sum += start[i];
+            signed_sum += start[i] < 0x80 ? start[i] : start[i] - 0x100;
+        }
+    return said == (uint64_t)unsigned_sum || (signed_sum >= 0 && said == (uint64_t)signed_sum);
+}
+
 /* The pickles. */
 
 static const unsigned char *raw_bytes(const legacy_file *f) {
@@ -138,6 +163,11 @@ static tenmap_status find_parts(legacy_file *f) {
                                  LEGACY_PATH(f));
         }
     }
+    if (status == TENMAP_OK && is_tar_too(raw_bytes(f), f->raw.length))
+        status = FAIL_LEGACY(f, FORMAT, FOREIGN, 0,
+                             "%s: this is a PyTorch checkpoint from before torch 1.6 and a tar "
+                             "archive at the same time: torch would read the archive",
+                             LEGACY_PATH(f));
     return status;
 }
 

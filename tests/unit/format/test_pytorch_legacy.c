@@ -518,6 +518,44 @@ static void errors_count_from_the_start_of_the_file(void **state) {
     free(file.at);
 }
 
+/* A file whose first block is the header of a tar entry, too, with a sum written as `form` says. */
+static bytes tar_too(const char *form, bool is_signed, int wrong) {
+    enum { FILLER = 600, BLOCK = 512, SUM_AT = 148, SUM_BYTES = 8 };
+    torch_bytes system = {{NULL, 0}, 0};
+    TORCH_LITERAL(&system, "\x80\2}(X\x0d\0\0\0little_endian\x88X\1\0\0\0xT\x58\2\0\0");
+    for (size_t i = 0; i < FILLER; i++)
+        TORCH_LITERAL(&system, "a");
+    TORCH_LITERAL(&system, "u.");
+    bytes file = one_file(
+        &(legacy_settings){.system = (const char *)system.out.at, .system_len = system.out.size});
+    free(system.out.at);
+    int sum = SUM_BYTES * ' ';
+    for (size_t i = 0; i < BLOCK; i++)
+        if (i < SUM_AT || i >= SUM_AT + SUM_BYTES)
+            sum += is_signed && file.at[i] >= 0x80 ? file.at[i] - 0x100 : file.at[i];
+    sum += wrong;
+    char digits[SUM_BYTES + 8] = "";
+    snprintf(digits, sizeof digits, form, (unsigned)sum);
+    memcpy(file.at + SUM_AT, digits, SUM_BYTES);
+    if (form[0] == '\x80') {
+        memset(file.at + SUM_AT + 1, 0, SUM_BYTES - 1);
+        file.at[SUM_AT + SUM_BYTES - 2] = (unsigned char)(sum >> 8);
+        file.at[SUM_AT + SUM_BYTES - 1] = (unsigned char)sum;
+    }
+    return file;
+}
+
+/* torch tries tar archives first, and would unpickle what is in one. */
+static void a_tar_archive_is_no_checkpoint(void **state) {
+    static const char what[] = "a tar archive at the same time";
+    (void)state;
+    refuse(tar_too("%06o", false, 0), TENMAP_ERR_FORMAT, what);
+    refuse(tar_too(" %o ", false, 0), TENMAP_ERR_FORMAT, what);
+    refuse(tar_too("\x80%o", false, 0), TENMAP_ERR_FORMAT, what);
+    refuse(tar_too("%06o", true, 0), TENMAP_ERR_FORMAT, what);
+    opens(tar_too("%06o", false, 1));
+}
+
 /* Each byte of the header changed: it opens, or it is refused; nothing else happens. */
 static void damaged_headers_are_data(void **state) {
     torch_bytes p = begin_views();
@@ -562,6 +600,7 @@ int main(void) {
         cmocka_unit_test(long_pickles_are_read),
         cmocka_unit_test(lists_of_keys_are_bounded),
         cmocka_unit_test(errors_count_from_the_start_of_the_file),
+        cmocka_unit_test(a_tar_archive_is_no_checkpoint),
         cmocka_unit_test(damaged_headers_are_data),
     };
     return cmocka_run_group_tests(tests, begin, remove_folder);
