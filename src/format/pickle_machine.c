@@ -475,8 +475,12 @@ static bool do_build(tmi_pickle *p, const pickle_step *step) {
     (void)step;
     if (!pickle_pop(p, &state) || !pickle_top(p, &to))
         return false;
-    if (tmi_is_kind(p, to, TMI_PICKLE_GLOBAL) || tmi_is_kind(p, to, TMI_PICKLE_PERSISTENT))
-        return true; /* attributes of a class: nothing here reads them */
+    if (tmi_is_kind(p, to, TMI_PICKLE_GLOBAL)) /* what is not known is reported as code already */
+        return !tmi_node(p, to)[TMI_WORD_WHICH] ||
+               bad_pickle(p, "a class that stands for data is given attributes, which would change "
+                             "it for the whole program");
+    if (tmi_is_kind(p, to, TMI_PICKLE_PERSISTENT))
+        return bad_pickle(p, "a storage is given a state, which could replace its elements");
     if (!tmi_is_kind(p, to, TMI_PICKLE_OBJECT))
         return bad_pickle(p, "a value that is no object is given a state");
     if (tmi_node(p, to)[TMI_WORD_STATE] != TMI_NO_REF)

@@ -177,8 +177,10 @@ static bool call_at(const tmi_torch *t, tmi_ref ref, torch_call *call, tmi_torch
         return BAD_TENSOR(problem, "it should be a tensor, but is another value");
     const uint32_t *node = tmi_node(p, ref);
     *call = (torch_call){tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]), node[TMI_WORD_ARGS]};
+    bool changed = node[TMI_WORD_FIRST] || node[TMI_WORD_STATE] != TMI_NO_REF;
     if (call->global->which != TMI_GLOBAL_UNKNOWN)
-        return true;
+        return !changed || BAD_TENSOR(problem, "the pickle gives it items or a state, which would "
+                                               "change its elements after it is made");
     tmi_atom module = {.text = "?", .len = 1}, name = module;
     if (tmi_is_kind(p, node[TMI_WORD_CALLABLE], TMI_PICKLE_GLOBAL))
         tmi_global_text(p, node[TMI_WORD_CALLABLE], &module, &name);

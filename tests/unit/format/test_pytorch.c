@@ -552,6 +552,33 @@ static void values_that_torch_changes_are_refused(void **state) {
     refuse(WITH_ARGUMENTS(AS_VECTOR "]"), TENMAP_ERR_UNSUPPORTED, "negates");
 }
 
+/* A file with one tensor, `behind` after the call that makes it, and the storages "0" and "1". */
+static bytes with_behind(const char *behind, size_t size) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_vector(&p, "0", 24);
+    torch_put(&p, behind, size);
+    TORCH_LITERAL(&p, "s");
+    return finish(&p, 2);
+}
+#define WITH_BEHIND(behind) with_behind(behind, sizeof(behind) - 1)
+#define OTHER_STORAGE "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0001X\3\0\0\0cpuK\30tQ"
+
+/* torch would set the tensor to another storage, and its elements to other values. */
+static void what_changes_a_tensor_later_is_refused(void **state) {
+    (void)state;
+    refuse(WITH_BEHIND("(" OTHER_STORAGE "K\0(K\30t(K\1ttb"), TENMAP_ERR_FORMAT,
+           "items or a state");
+    refuse(WITH_BEHIND("K\0K\1s"), TENMAP_ERR_FORMAT, "items or a state");
+    refuse(WITH_BEHIND("K\0a"), TENMAP_ERR_FORMAT, "items or a state");
+    refuse(WITH_BEHIND("0" OTHER_STORAGE "}b"), TENMAP_ERR_FORMAT, "a storage is given a state");
+    refuse(WITH_BEHIND("ctorch\nTensor\n}b0"), TENMAP_ERR_FORMAT, "is given attributes");
+    bytes file = WITH_BEHIND("cmy.code\nConfig\n}b0"); /* a check reports it as code */
+    check_names(file, 0, "a");
+    free(file.at);
+}
+
 static void ranks_have_a_bound(void **state) {
     enum { TOO_MANY = 65 };
     torch_bytes p = {{NULL, 0}, 0};
@@ -814,6 +841,7 @@ int main(void) {
         cmocka_unit_test(the_tensor_inside_a_subclass_is_listed),
         cmocka_unit_test(parameters_of_parameters_end),
         cmocka_unit_test(values_that_torch_changes_are_refused),
+        cmocka_unit_test(what_changes_a_tensor_later_is_refused),
         cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(calls_come_first_among_code),
