@@ -579,6 +579,28 @@ static void what_changes_a_tensor_later_is_refused(void **state) {
     free(file.at);
 }
 
+/* torch reads the list when it makes the tensor, and sees no items that are added later. */
+static void shapes_do_not_grow_after_the_tensor_is_made(void **state) {
+    static const char grows[] = "the pickle adds items to its shape or strides";
+    (void)state;
+    bytes file = WITH_ARGUMENTS("K\0]K\30a]K\1a\x89N");
+    check_names(file, 0, "a");
+    free(file.at);
+    torch_bytes p = {{NULL, 0}, 0};
+    for (unsigned size_too = 0; size_too < 2; size_too++) {
+        TORCH_LITERAL(&p, "](]q\1K\2a]q\2K\1a");
+        pickle_global(&p, "torch._utils", "_rebuild_tensor_v2");
+        TORCH_LITERAL(&p, "(" OTHER_STORAGE "K\0");
+        if (size_too) {
+            pickle_global(&p, "torch", "Size");
+            TORCH_LITERAL(&p, "h\1\x85Rh\2\x89NtRh\1K\2ah\2K\1ae");
+        } else {
+            TORCH_LITERAL(&p, "h\1h\2\x89NtRh\1K\2ah\2K\1ae");
+        }
+        refuse(finish(&p, 2), TENMAP_ERR_FORMAT, grows);
+    }
+}
+
 static void ranks_have_a_bound(void **state) {
     enum { TOO_MANY = 65 };
     torch_bytes p = {{NULL, 0}, 0};
@@ -842,6 +864,7 @@ int main(void) {
         cmocka_unit_test(parameters_of_parameters_end),
         cmocka_unit_test(values_that_torch_changes_are_refused),
         cmocka_unit_test(what_changes_a_tensor_later_is_refused),
+        cmocka_unit_test(shapes_do_not_grow_after_the_tensor_is_made),
         cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(calls_come_first_among_code),
