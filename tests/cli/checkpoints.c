@@ -4,7 +4,7 @@
  *     tied.bin       a model whose head is its embedding; other tensors that see the same storage;
  *                    a string that names a tensor
  *     training.ckpt  a model under "state_dict", and beside it an optimizer, an average, numbers
- *     clash.pt       two names of a tensor, of which one is a number beside the model too
+ *     clash.pt       names of a tensor; one is a number beside the model too, one is "format"
  *     tensor.pt      one tensor
  *     evil.pt        tensors, and calls of functions that are no data
  *     made.pt        a tensor that only code could make
@@ -163,6 +163,7 @@ static void write_clash(const char *path) {
     put(&p, "scale", matrix("0", 6, 4));
     put(&p, "a", matrix("0", 6, 4));
     put(&p, "b", matrix("0", 6, 4));
+    put(&p, "format", matrix("0", 6, 4));
     end_dict(&p);
     end_dict(&p);
     save(path, &p);

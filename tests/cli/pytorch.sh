@@ -54,6 +54,8 @@ t diff --any-metadata tied.bin apart.safetensors
 t convert clash.pt -o clash.safetensors
 t ls clash.safetensors
 t meta clash.safetensors
+t convert clash.pt --meta b=mine -o mine.safetensors
+t ls mine.safetensors
 t convert training.ckpt -o training.safetensors
 t convert training.ckpt --branches -o branches.safetensors
 t ls branches.safetensors

@@ -361,7 +361,7 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
     }
     p.strict = set->strict;
     if (!status && set->share == SHARE_YES)
-        plan_share(&p);
+        plan_share(&p, &set->out);
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p); /* before the quantizer, which its parts read from */

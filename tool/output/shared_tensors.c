@@ -69,16 +69,22 @@ static int by_key(const void *a, const void *b) {
     return compare_bytes(x->name, x->len, y->name, y->len);
 }
 
-/* The keys of the model's metadata, sorted. */
-static named *sorted_keys(const tenmap_model *model, size_t *count) {
-    *count = tenmap_metadata_count(model);
-    named *keys = need(*count, sizeof *keys);
-    for (size_t i = 0; i < *count; i++) {
+/* The keys that the output's metadata may have, sorted: the model's, "format", those of --meta. */
+static named *sorted_keys(const tenmap_model *model, const output_settings *out, size_t *count) {
+    static const char format[] = "format";
+    size_t of_model = tenmap_metadata_count(model);
+    named *keys = need(of_model + 1 + out->meta.count, sizeof *keys);
+    for (size_t i = 0; i < of_model; i++) {
         const tenmap_metadata *pair = tenmap_metadata_at(model, i);
         keys[i] = (named){pair->key, pair->key_len, i};
     }
-    if (*count)
-        qsort(keys, *count, sizeof *keys, by_key);
+    keys[of_model] = (named){format, sizeof format - 1, of_model};
+    *count = of_model + 1;
+    for (size_t i = 0; i < out->meta.count; i++) {
+        const char *given = out->meta.items[i];
+        keys[(*count)++] = (named){given, strcspn(given, "="), i};
+    }
+    qsort(keys, *count, sizeof *keys, by_key);
     return keys;
 }
 
@@ -100,11 +106,11 @@ static void remove_marked(plan *p, const bool *left_out) {
     p->count = kept;
 }
 
-void plan_share(plan *p) {
+void plan_share(plan *p, const output_settings *out) {
     candidate *list = need(p->count, sizeof *list);
     bool *left_out = need(p->count, sizeof *left_out);
     size_t count = 0, key_count, first = 0;
-    named *keys = sorted_keys(p->models[0], &key_count);
+    named *keys = sorted_keys(p->models[0], out, &key_count);
     for (size_t i = 0; i < p->count; i++)
         if (may_share(p, i))
             list[count++] = (candidate){&p->sources[i], i};
@@ -115,7 +121,7 @@ void plan_share(plan *p) {
         named name = {t->name, t->name_len, 0};
         if (compare_outputs(list[first].source, list[i].source) != 0)
             first = i;
-        else if (!key_count || !bsearch(&name, keys, key_count, sizeof *keys, by_key)) {
+        else if (!bsearch(&name, keys, key_count, sizeof *keys, by_key)) {
             leave_out(p, &list[i], &list[first]);
             left_out[list[i].at] = true;
         }

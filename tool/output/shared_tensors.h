@@ -10,9 +10,9 @@
  * Leaves out of the plan tensors that have the dtype, first byte, shape and strides of another one
  * and would be written with the same dtype. The name that comes first in byte order is kept, as in
  * safetensors.torch.save_model. plan_collect_metadata writes pairs LEFT OUT: KEPT. A tensor whose
- * name is a key of the metadata is not left out.
+ * name is a key of the output's metadata, such as "format", is not left out.
  */
-void plan_share(plan *p);
+void plan_share(plan *p, const output_settings *out);
 
 /*
  * What the output leaves out of a checkpoint: other names of tensors, tensors of other branches,
