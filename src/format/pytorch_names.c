@@ -342,29 +342,40 @@ static tenmap_status name_inside(torch_walk *w, tmi_ref root, unsigned mode) {
 
 typedef struct torch_branch {
     tmi_ref value;
-    size_t wrapper; /* WRAPPERS: none */
-    bool direct;    /* the root itself has a tensor */
+    size_t wrapper;      /* WRAPPERS: none */
+    bool direct;         /* the root itself has a tensor */
+    bool seen[WRAPPERS]; /* the root has this key */
+    tmi_ref twice;       /* a key that it has for the second time, or TMI_NO_REF */
 } torch_branch;
 
 static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_branch *best) {
     const tmi_pickle *p = &t->pickle;
+    size_t i = 0;
     if (tmi_torch_is_tensor(t, item->value) || tmi_torch_is_made_by_code(t, item->value))
         best->direct = true;
-    else if (tmi_is_node(item->value) && tmi_node(p, item->value)[TMI_WORD_KIND] & TMI_MARK_HOLDS)
-        for (size_t i = 0; i < best->wrapper; i++)
-            if (tmi_is_text(p, item->key, wrappers[i])) {
-                best->wrapper = i;
-                best->value = item->value;
-            }
+    while (i < WRAPPERS && !tmi_is_text(p, item->key, wrappers[i]))
+        i++;
+    if (i == WRAPPERS)
+        return;
+    if (best->seen[i])
+        best->twice = item->key;
+    best->seen[i] = true;
+    if (i < best->wrapper && tmi_is_node(item->value) &&
+        tmi_node(p, item->value)[TMI_WORD_KIND] & TMI_MARK_HOLDS) {
+        best->wrapper = i;
+        best->value = item->value;
+    }
 }
 
 /*
- * The value whose tensors are the model: the root, or what a well-known key of it holds. Sets
- * header.branch to that key.
+ * Finds the value whose tensors are the model: the root, or what a well-known key of it holds. Sets
+ * header.branch to that key. If the root has such a key twice, Python sees the last value only, and
+ * the tensors of the others are not in the model.
  */
-static tmi_ref choose_branch(const tmi_torch *t, tmi_ref root) {
+static tenmap_status choose_branch(torch_walk *w, tmi_ref root, tmi_ref *value) {
+    const tmi_torch *t = w->t;
     const tmi_pickle *p = &t->pickle;
-    torch_branch best = {.value = root, .wrapper = WRAPPERS};
+    torch_branch best = {.value = root, .wrapper = WRAPPERS, .twice = TMI_NO_REF};
     tmi_pickle_item item, inner;
     bool is_dict = tmi_is_kind(p, root, TMI_PICKLE_DICT);
     if (tmi_is_kind(p, root, TMI_PICKLE_OBJECT)) {
@@ -381,10 +392,15 @@ static tmi_ref choose_branch(const tmi_torch *t, tmi_ref root) {
         while (tmi_pickle_next(p, &inside, &inner))
             judge_item(t, &inner, &best);
     }
+    *value = root;
     if (best.direct || best.wrapper == WRAPPERS)
-        return root;
+        return TENMAP_OK;
+    if (best.twice != TMI_NO_REF)
+        return fail_walk(w, TENMAP_ERR_FORMAT, best.twice,
+                         "the dict at the root has the key of a branch twice");
     t->header->branch = wrappers[best.wrapper];
-    return best.value;
+    *value = best.value;
+    return TENMAP_OK;
 }
 
 /* The whole walk. */
@@ -436,8 +452,14 @@ tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names) {
         bool all = t->place->flags & TENMAP_OPEN_BRANCHES;
         if (by_code)
             status = name_alone(&w, root);
-        else if (status == TENMAP_OK && tmi_node(&t->pickle, root)[TMI_WORD_KIND] & TMI_MARK_HOLDS)
-            status = name_inside(&w, all ? root : choose_branch(t, root), TMI_WALK_ITEMS);
+        else if (status == TENMAP_OK &&
+                 tmi_node(&t->pickle, root)[TMI_WORD_KIND] & TMI_MARK_HOLDS) {
+            tmi_ref branch = root;
+            if (!all)
+                status = choose_branch(&w, root, &branch);
+            if (status == TENMAP_OK)
+                status = name_inside(&w, branch, TMI_WALK_ITEMS);
+        }
         if (status == TENMAP_OK)
             t->header->other_tensors = count_others(&w, root);
     }

@@ -716,6 +716,22 @@ static void a_name_belongs_to_one_tensor(void **state) {
     refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "UTF-8");
 }
 
+/* Python sees the last value of a key, so the first branch is not the model. */
+static void a_branch_belongs_to_one_key(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "state_dict", "a");
+    put_branch(&p, "state_dict", "b");
+    TORCH_LITERAL(&p, "u");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "has the key of a branch twice");
+    TORCH_LITERAL(&p, "}(");
+    put_branch(&p, "state_dict", "a");
+    pickle_text(&p, "state_dict");
+    TORCH_LITERAL(&p, "K\1u");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "has the key of a branch twice");
+}
+
 static void a_storage_has_one_type(void **state) {
     torch_bytes p = {{NULL, 0}, 0};
     (void)state;
@@ -869,6 +885,7 @@ int main(void) {
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(calls_come_first_among_code),
         cmocka_unit_test(a_name_belongs_to_one_tensor),
+        cmocka_unit_test(a_branch_belongs_to_one_key),
         cmocka_unit_test(a_storage_has_one_type),
         cmocka_unit_test(bytes_after_the_pickle_are_refused),
         cmocka_unit_test(shared_values_are_no_bomb),
