@@ -105,8 +105,9 @@ def _pairs_of(loader, items):
         _expect(type(items) in (list, tuple), "its items are not a list")
         _expect(all(type(pair) in (list, tuple) and len(pair) == 2 for pair in items), "its items are not pairs")
     loader.spend(len(items))
+    hashes = {}
     for key, value in items:
-        loader.check_key(key)
+        loader.check_key(key, hashes)
         yield key, value
 
 
@@ -124,8 +125,9 @@ def _counter(loader, items=None):
 def _members(loader, items):
     _expect(type(items) in (list, tuple), "its items are not a list")
     loader.spend(len(items))
+    hashes = {}
     for item in items:
-        loader.check_key(item)
+        loader.check_key(item, hashes)
         yield item
 
 
@@ -386,8 +388,24 @@ class _Loader:
         if self.left < 0:
             raise _TooMuch("values are copied again and again, far more than the pickle has")
 
-    def check_key(self, key):
-        """Refuses keys that take long to hash. Python hashes a tuple anew each time, recursively."""
+    def check_key(self, key, hashes):
+        """Refuses keys that take long to hash, and many keys of one hash, which Python compares with
+        each other. `hashes` counts those of the dict or set that the key is for.
+
+        Python hashes a tuple anew each time, recursively. The hashes of numbers and tuples are known
+        in advance; those of strings are not, and no two small integers but -1 and -2 have the same."""
+        if not isinstance(key, (int, float, complex, tuple, frozenset)):
+            return
+        if isinstance(key, int) and key.bit_length() <= 60:
+            return
+        self.check_cost(key)
+        hashed = hash(key)
+        same = hashes.get(hashed, 0)
+        self.spend(same)
+        hashes[hashed] = same + 1
+
+    def check_cost(self, key):
+        """Refuses keys that take long to hash."""
         if not isinstance(key, (int, tuple, frozenset)):
             return
         level = [key]
@@ -527,8 +545,9 @@ class _Loader:
             raise self.failure(reason, record) from None
 
     def assign(self, made, items):
+        hashes = {}
         for key, value in zip(items[::2], items[1::2]):
-            self.check_key(key)
+            self.check_key(key, hashes)
             made[key] = value
 
     def fill_object(self, made, state, items, pairs):

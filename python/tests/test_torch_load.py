@@ -499,6 +499,9 @@ BOMBS = {
     "a long number as keys": (COPIED, b"\x80\x02}q\0" + b"\x8b\0\0\x01\0" + b"\x7f" * 65536 + b"q\x01Ns" + b"h\x01Ns" * 100000 + b"."),
     "a long size as keys": (COPIED, b"\x80\x02ctorch\nSize\n(" + b"K\x01" * 5000 + b"t\x85Rq\x000}(" + b"h\0N" * 5000 + b"u."),
     "long numbers in keys": (COPIED, b"\x80\x02\x8b\0\0\x01\0" + b"\x7f" * 65536 + b"q\x010}(" + b"h\x01\x85N" * 9000 + b"u."),
+    "numbers of one hash as keys": (COPIED, b"\x80\x02}(" + b"".join(long1(i * ((1 << 61) - 1)) + b"N" for i in range(20000)) + b"u."),
+    "tuples of one hash in a set": (COPIED, b"\x80\x02\x8f(" + b"".join(long1(i * ((1 << 61) - 1)) + b"\x85" for i in range(20000))
+                                    + b"\x90."),
     "bytes of a size": ("not made of bytes", b"\x80\x02cbuiltins\nbytearray\n" + long1(1 << 60) + b"\x85R."),
     "a call of its own result": ("its own result", b"\x80\x02cbuiltins\nset\n]q\0\x85Rq\x01h\0h\x01a0."),
 }  # fmt: skip
@@ -510,6 +513,12 @@ def test_bombs_are_refused(name):
     with pytest.raises(tenmap.Error, match=sentence) as caught:
         tenmap.torch.load(archive(pickled))
     assert caught.value.status == (tenmap.Status.LIMIT if sentence in (COPIED, HASHED) else tenmap.Status.FORMAT)
+
+
+def test_many_keys_of_any_kind_load():
+    keys = {kind: [kind(i) for i in range(3000)] for kind in (int, float, complex, lambda i: (i, i), lambda i: 1 << 62 | i)}
+    value = [dict.fromkeys(each) for each in keys.values()] + [set(each) for each in keys.values()]
+    assert tenmap.torch.load(archive(pickle.dumps(value, 4))) == value
 
 
 def test_deep_nesting_needs_no_stack():
