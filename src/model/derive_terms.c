@@ -1,7 +1,6 @@
 /* Takes up the terms of a derived tensor: shape, block, transposition, factor. */
 #include "derive.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What error messages about a term begin with. */
@@ -41,10 +40,16 @@ static bool has_factor(const tenmap_derived *given, uint32_t k) {
            (given->op == TENMAP_DERIVE_LOW_RANK && (k == 0 || k % 2 == 1));
 }
 
+static bool is_finite(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits); /* -ffast-math would fold isfinite away */
+    return (bits >> 52 & 0x7ff) != 0x7ff;
+}
+
 static tenmap_status check_factor(const tmi_deriving *d, uint32_t k) {
     const tenmap_term *term = &d->given->terms[k];
     bool expected = has_factor(d->given, k);
-    if (!isfinite(term->factor))
+    if (!is_finite(term->factor))
         return FAIL_TERM(d, k, TENMAP_ERR_ARGUMENT, "its factor, %f, is not finite", term->factor);
     if (expected && term->factor == 0 && term->tensor)
         return FAIL_TERM(d, k, TENMAP_ERR_ARGUMENT, "%s",
