@@ -8,8 +8,16 @@ bool has_no_bytes(const tenmap_tensor *t) {
     return t->flags & TENMAP_TENSOR_COMPUTED;
 }
 
+static bool has_scheme(const tenmap_tensor *t, const char *name) {
+    return has_no_bytes(t) && strcmp(tenmap_scheme_of(t)->name, name) == 0;
+}
+
+bool is_derived(const tenmap_tensor *t) {
+    return has_scheme(t, "derived");
+}
+
 bool is_dequantized(const tenmap_tensor *t) {
-    return has_no_bytes(t) && strcmp(tenmap_scheme_of(t)->name, "strided") != 0;
+    return has_no_bytes(t) && !has_scheme(t, "strided") && !is_derived(t);
 }
 
 const char *stored_as(const tenmap_tensor *t) {

@@ -40,18 +40,21 @@ static int count_source(void *ctx, size_t i) {
     const tenmap_source *s = &p->sources[i];
     tenmap_losses *sum = &p->losses[i], lost;
     tenmap_error error;
-    if (!plan_converts(p, i) && !is_dequantized(s->tensor))
+    if (!plan_rounds(p, i))
         return EXIT_FINE;
     /*
-     * For a quantized weight, its dequantized F32 values are rounded, not values of its nominal
-     * dtype.
+     * Values of a quantized weight are F32 before they are rounded, those that are computed from
+     * other tensors F64; neither has values of its nominal dtype.
      */
-    tenmap_dtype from = is_dequantized(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
+    tenmap_dtype from = is_dequantized(s->tensor) ? TENMAP_F32
+                        : is_derived(s->tensor)   ? TENMAP_F64
+                                                  : s->tensor->dtype;
+    tenmap_dtype to = plan_dtype(p, i);
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
     uint32_t flags = s->flags;
     /* Saturate, to count losses where writing would stop with an error. */
-    if (tenmap_dtype_kind(s->dtype) != TENMAP_KIND_FLOAT)
+    if (tenmap_dtype_kind(to) != TENMAP_KIND_FLOAT)
         flags |= TENMAP_CONVERT_SATURATE;
     tenmap_status status = TENMAP_OK;
     for (uint64_t n, at = 0; status == TENMAP_OK && !interrupted() && at < s->tensor->nelems;
@@ -60,7 +63,7 @@ static int count_source(void *ctx, size_t i) {
         n = left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE;
         status = tenmap_read(s->tensor, at, n, from, stored, room, 0, &error);
         if (status == TENMAP_OK)
-            status = tenmap_convert_counted(s->dtype, result, room, from, stored, n, flags, &lost,
+            status = tenmap_convert_counted(to, result, room, from, stored, n, flags, &lost,
                                             &error);
         if (status != TENMAP_OK)
             break;
@@ -82,7 +85,7 @@ int losses_count(plan *p) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_tensor *t = p->sources[i].tensor;
-        if (!is_dequantized(t) && !plan_converts(p, i))
+        if (!plan_rounds(p, i))
             continue;
         bytes += is_dequantized(t) ? t->nelems * sizeof(float) : t->nbytes;
         counted[count++] = t;
@@ -101,7 +104,7 @@ int losses_count(plan *p) {
 static const char *overflow_words(const plan *p) {
     bool infinite = false, nan = false, largest = false;
     for (size_t i = 0; i < p->count; i++) {
-        tenmap_dtype to = p->sources[i].dtype;
+        tenmap_dtype to = plan_dtype(p, i);
         if (!p->losses[i].overflowed)
             continue;
         if ((p->sources[i].flags & TENMAP_CONVERT_SATURATE) || tenmap_dtype_bits(to) < 8 ||
@@ -152,9 +155,10 @@ static void print_worst(const plan *p, size_t count) {
     for (size_t i = 0; i < n && i < MOST_SHOWN; i++) {
         const tenmap_source *s = &p->sources[list[i].source];
         const tenmap_losses *l = &p->losses[list[i].source];
+        tenmap_dtype to = plan_dtype(p, list[i].source);
         text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
         table_end_cell(t, STYLE_NONE);
-        table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor), tenmap_dtype_name(s->dtype));
+        table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor), tenmap_dtype_name(to));
         text_add_grouped(table_cell(t), s->tensor->nelems);
         table_end_cell(t, STYLE_NONE);
         text_add_grouped(table_cell(t), l->overflowed);

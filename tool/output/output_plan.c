@@ -56,6 +56,15 @@ void plan_add(plan *p, const tenmap_tensor *tensor) {
     p->sources[p->count++] = (tenmap_source){.tensor = tensor};
 }
 
+int plan_derive(plan *p, const tenmap_derived *tensors, size_t count) {
+    tenmap_error error;
+    if (tenmap_derive(tensors, count, NULL, &p->derived, &error) != TENMAP_OK)
+        return fail_error(&error);
+    for (size_t i = 0; i < tenmap_count(p->derived); i++)
+        plan_add(p, tenmap_at(p->derived, i));
+    return EXIT_FINE;
+}
+
 void plan_rename(plan *p, size_t source, char *name, size_t len) {
     if (p->name_count == p->name_room) {
         p->name_room = p->name_room ? p->name_room * 2 : 256;
@@ -67,6 +76,7 @@ void plan_rename(plan *p, size_t source, char *name, size_t len) {
 }
 
 void plan_free(plan *p) {
+    tenmap_close(p->derived);
     for (size_t i = 0; i < p->model_count; i++)
         tenmap_close(p->models[i]);
     whole_model_free(&p->whole);
@@ -104,6 +114,13 @@ uint64_t plan_bytes(const plan *p, size_t source) {
 
 bool plan_converts(const plan *p, size_t source) {
     return plan_dtype(p, source) != p->sources[source].tensor->dtype;
+}
+
+bool plan_rounds(const plan *p, size_t source) {
+    const tenmap_tensor *t = p->sources[source].tensor;
+    bool computed = is_dequantized(t) || is_derived(t);
+    return plan_converts(p, source) ||
+           (computed && tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT);
 }
 
 bool plan_is_quantized(const plan *p, size_t source) {
@@ -190,6 +207,11 @@ void plan_drop_duplicate_names(plan *p, bool keep_last) {
 
 /* Metadata. */
 
+/* How many of the models give metadata. */
+static size_t describing_models(const plan *p) {
+    return p->derived ? 1 : p->model_count;
+}
+
 static bool same_value(const tenmap_edit *a, const tenmap_edit *b) {
     return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
 }
@@ -266,7 +288,7 @@ static void leave_pair_out(plan *p, const tenmap_metadata *pair) {
 static void add_torch_metadata(const plan *p, output_metadata *all) {
     static const char format[] = "format";
     bool torch = false;
-    for (size_t m = 0; m < p->model_count; m++)
+    for (size_t m = 0; m < describing_models(p); m++)
         torch = torch || is_checkpoint(p->models[m]);
     for (size_t i = 0; i < all->count; i++)
         torch = torch && (all->items[i].key_len != sizeof format - 1 ||
@@ -291,10 +313,10 @@ int parse_meta(const char *given, tenmap_edit *out) {
 int plan_collect_metadata(plan *p, const output_settings *out, output_metadata *all) {
     size_t room = out->meta.count + p->shared_count + 1;
     named *names = sorted_names(p);
-    for (size_t m = 0; m < p->model_count; m++)
+    for (size_t m = 0; m < describing_models(p); m++)
         room += tenmap_metadata_count(p->models[m]);
     *all = (output_metadata){need(room, sizeof *all->items), 0};
-    for (size_t m = 0; m < p->model_count; m++)
+    for (size_t m = 0; m < describing_models(p); m++)
         for (size_t i = 0; i < tenmap_metadata_count(p->models[m]); i++) {
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
             if (pair->type == TENMAP_VALUE_ARRAY)

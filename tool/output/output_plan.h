@@ -97,6 +97,11 @@ struct plan {
     tenmap_model **models;
     size_t model_count;
     whole_model whole;      /* of the first model, if only a part of it is open */
+    /*
+     * The model whose tensors are the sources, if they are computed from those of `models`; owned,
+     * and closed before them. Then only the first of `models` gives metadata. NULL: none.
+     */
+    tenmap_model *derived;
     tenmap_source *sources; /* every source has a tensor */
     size_t count, room;
     char **names; /* new names, owned */
@@ -138,11 +143,18 @@ int plan_open(plan *p, const char *label, const char *const *paths, size_t count
 int plan_open_for_tensors(plan *p, const char *label, const char *path, const char *const *patterns,
                           size_t count);
 void plan_add(plan *p, const tenmap_tensor *tensor);
+/*
+ * Makes a model of these tensors, whose terms are tensors of the plan's models, and adds all of its
+ * tensors in their order. Returns 0 or an exit code.
+ */
+int plan_derive(plan *p, const tenmap_derived *tensors, size_t count);
 /* Takes ownership of `name`, which was allocated with malloc. */
 void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
 uint64_t plan_bytes(const plan *p, size_t source);    /* in the output */
 bool plan_converts(const plan *p, size_t source);     /* to another dtype */
+/* Whether values are rounded on their way to the output, and some may be lost. */
+bool plan_rounds(const plan *p, size_t source);
 bool plan_is_quantized(const plan *p, size_t source); /* a part of a weight being quantized */
 /*
  * Finds the first pair, by name, of sources with the same output name. Returns false if there is

@@ -25,6 +25,7 @@ output_totals plan_totals(const plan *p, const target *to) {
         sum.before += origin ? stored_bytes(origin) : 0;
         sum.read += stored_bytes(p->sources[i].tensor);
         sum.after += bytes;
+        sum.rounded += plan_rounds(p, i);
         sum.converted += plan_converts(p, i) && !is_dequantized(p->sources[i].tensor);
         sum.dequantized += is_dequantized(p->sources[i].tensor);
         sum.quantized += plan_is_quantized(p, i) && origin;

@@ -125,7 +125,7 @@ int plan_write(plan *p, const output_settings *out) {
         status = plan_collect_metadata(p, out, &metadata);
     if (!status) {
         output_totals sum = plan_totals(p, &to);
-        if (sum.converted + sum.dequantized && (!out->dry_run || p->strict))
+        if (sum.rounded && (!out->dry_run || p->strict))
             p->losses = need(p->count, sizeof *p->losses);
         if (p->strict && p->losses)
             status = count_strictly(p, out);
