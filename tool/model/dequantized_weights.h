@@ -16,7 +16,7 @@
  */
 bool has_no_bytes(const tenmap_tensor *tensor);
 bool is_dequantized(const tenmap_tensor *tensor);
-/* Whether it is computed from tensors of other models (tenmap_derive), so that values are rounded. */
+/* Whether it is computed from tensors of other models (tenmap_derive), so values are rounded. */
 bool is_derived(const tenmap_tensor *tensor);
 /* The scheme of a quantized weight, or the dtype of a plain tensor. */
 const char *stored_as(const tenmap_tensor *tensor);

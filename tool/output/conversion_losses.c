@@ -63,8 +63,8 @@ static int count_source(void *ctx, size_t i) {
         n = left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE;
         status = tenmap_read(s->tensor, at, n, from, stored, room, 0, &error);
         if (status == TENMAP_OK)
-            status = tenmap_convert_counted(to, result, room, from, stored, n, flags, &lost,
-                                            &error);
+            status =
+                tenmap_convert_counted(to, result, room, from, stored, n, flags, &lost, &error);
         if (status != TENMAP_OK)
             break;
         sum->overflowed += lost.overflowed;

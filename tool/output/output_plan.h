@@ -96,7 +96,7 @@ struct plan {
     const char *label; /* for the progress bar: "converting" */
     tenmap_model **models;
     size_t model_count;
-    whole_model whole;      /* of the first model, if only a part of it is open */
+    whole_model whole; /* of the first model, if only a part of it is open */
     /*
      * The model whose tensors are the sources, if they are computed from those of `models`; owned,
      * and closed before them. Then only the first of `models` gives metadata. NULL: none.
@@ -151,8 +151,8 @@ int plan_derive(plan *p, const tenmap_derived *tensors, size_t count);
 /* Takes ownership of `name`, which was allocated with malloc. */
 void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
-uint64_t plan_bytes(const plan *p, size_t source);    /* in the output */
-bool plan_converts(const plan *p, size_t source);     /* to another dtype */
+uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
+bool plan_converts(const plan *p, size_t source);  /* to another dtype */
 /* Whether values are rounded on their way to the output, and some may be lost. */
 bool plan_rounds(const plan *p, size_t source);
 bool plan_is_quantized(const plan *p, size_t source); /* a part of a weight being quantized */

@@ -14,7 +14,7 @@ int plan_write(plan *p, const output_settings *out);
 /* output_report.c: what was written, or would be. */
 typedef struct output_totals {
     uint64_t before, after;
-    uint64_t read; /* of the sources: the total for progress */
+    uint64_t read;  /* of the sources: the total for progress */
     size_t rounded; /* whose values may be lost */
     size_t converted, dequantized, quantized, renamed, shards;
 } output_totals;
