@@ -23,7 +23,7 @@ TOOL = os.path.realpath(sys.argv[1])
 MIB = 1 << 20
 DELAY = .02   # seconds before each response
 AT_ONCE = 4   # connections that a command keeps busy
-PATIENCE = 5  # seconds that a response waits for others, so that a busy machine changes nothing
+PATIENCE = 20  # seconds that a response waits for others, so that a busy machine changes nothing
 
 
 class Traffic:

@@ -138,7 +138,7 @@ def test_close_ends_the_thread(path):
     before = threading.active_count()
     for _ in range(20):
         start(path).close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # the thread of an earlier test may have ended meanwhile
 
 
 def test_plans_that_are_wrong_are_refused_before_any_device_is_used(path):

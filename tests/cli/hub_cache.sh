@@ -36,7 +36,7 @@ ln -s ../elsewhere elsewhere/round
 t inventory hub
 for columns in 80 120; do
     echo "$columns columns"
-    script -qec "stty cols $columns rows 24; $tool inventory hub --no-duplicates --color never" /dev/null </dev/null | tr -d '\r'
+    script -qec "stty cols $columns rows 24; $tool inventory hub --no-duplicates --color never 2>/dev/null" /dev/null </dev/null | tr -d '\r'
 done
 t inventory hub --tsv
 t inventory hub --json
@@ -56,7 +56,7 @@ put $gguf $two Meta-Llama-3.1-8B-Instruct-Q8_0.gguf nvfp4.gguf
 put $gguf $two model.safetensors small.safetensors
 for columns in 80 120 160; do
     echo "$columns columns"
-    script -qec "stty cols $columns rows 24; $tool inventory hub/models--$gguf --no-duplicates --color never" /dev/null </dev/null | tr -d '\r'
+    script -qec "stty cols $columns rows 24; $tool inventory hub/models--$gguf --no-duplicates --color never 2>/dev/null" /dev/null </dev/null | tr -d '\r'
 done
 t inventory hub/models--$gguf --no-duplicates
 mkdir plain

@@ -33,8 +33,16 @@ for name in a b; do
     printf '\240\0\0\0\0\0\0\0%-160s' "$header" >holes/$name.safetensors
     truncate -s $((2 * size + 168)) holes/$name.safetensors
 done
+# catches_int PID: whether the process has a handler for SIGINT. Until then it ignores the signal,
+# because shells start commands in the background so. True where that is not known.
+catches_int() {
+    [ -r /proc/self/status ] || return 0
+    caught=$(sed -n 's/SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null) || return 0
+    case $caught in *[2367abefABEF]) return 0 ;; *) return 1 ;; esac
+}
 # interrupted SIGNAL ARGUMENT...: runs the tool until it ends or a second has passed, sends the
-# signal, and sets $status: 137 if it did not end within 20 seconds.
+# signal, and sets $status: 137 if it did not end within 20 seconds. SIGINT waits for its handler,
+# which a busy machine may delay.
 interrupted() {
     signal=$1
     shift
@@ -42,6 +50,11 @@ interrupted() {
     job=$!
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         ! kill -0 $job 2>/dev/null || sleep 0.1
+    done
+    tries=0
+    while [ $signal = INT ] && [ $tries -lt 200 ] && kill -0 $job 2>/dev/null && ! catches_int $job; do
+        tries=$((tries + 1))
+        sleep 0.1
     done
     kill -$signal $job 2>/dev/null || true
     (sleep 20 && kill -KILL $job 2>/dev/null) &

@@ -19,7 +19,7 @@ t inventory --json all/tuned
 t inventory all/empty
 t inventory nosuch
 t inventory small.safetensors
-script -qec "stty cols 80 rows 24; $tool inventory all --color never" /dev/null </dev/null | tr -d '\r' | wc -L
+script -qec "stty cols 80 rows 24; $tool inventory all --color never 2>/dev/null" /dev/null </dev/null | tr -d '\r' | wc -L
 # Files that are not models cost next to nothing.
 mkdir many
 (cd many && seq 20000 | xargs touch)

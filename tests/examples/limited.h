@@ -114,8 +114,12 @@ static uint64_t run(char *const *arguments, int limited, char *said, size_t room
         _exit(98);
     }
     close(pipes[1]);
-    ssize_t got = child > 0 ? read(pipes[0], said, room - 1) : 0;
-    said[got > 0 ? got : 0] = '\0';
+    size_t length = 0;
+    ssize_t got = child > 0 ? 1 : 0;
+    while (got > 0 && length < room - 1)
+        if ((got = read(pipes[0], said + length, room - 1 - length)) > 0)
+            length += (size_t)got;
+    said[length] = '\0';
     close(pipes[0]);
     if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0) {
         fprintf(stderr, "the example ended with status 0x%x\n", (unsigned)status);

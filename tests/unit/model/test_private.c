@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -208,7 +209,25 @@ static void a_model_larger_than_memory_opens(void **state) {
 #endif
 }
 
+/* How many bytes of "w" another mapping of the file sees in the page cache. */
+static uint64_t cached_for_others(int fd) {
+    static unsigned char pages[W / 4096];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), found = 0;
+    void *at = mmap(NULL, W, PROT_READ, MAP_SHARED, fd, 4096);
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(mincore(at, W, pages), 0);
+    for (size_t i = 0; i < W / page; i++)
+        found += pages[i] & 1;
+    assert_int_equal(munmap(at, W), 0);
+    return found * page;
+}
+
+/* The system may keep pages that it was asked to drop, and drop others at any time. */
 static void pages_that_were_written_do_not_count_as_cached(void **state) {
+    if (sysconf(_SC_PAGESIZE) != 4096) {
+        print_message("           SKIPPED: for pages of 4096 bytes\n");
+        return;
+    }
     const char *path = private_file(state);
     int fd = open(path, O_RDONLY);
     assert_int_equal(fsync(fd), 0);
@@ -217,15 +236,14 @@ static void pages_that_were_written_do_not_count_as_cached(void **state) {
     for (size_t i = 0; i < W / 4; i++)
         writable(w)[i] = 1;
     assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    close(fd);
-    uint64_t cached = 77, resident = 0;
+    uint64_t cached = 77, resident = 0, before = cached_for_others(fd);
     assert_int_equal(tenmap_cached(m, w, &cached, NULL), TENMAP_OK);
+    assert_true(cached <= before && cached >= cached_for_others(fd));
     assert_int_equal(tenmap_resident(m, w, &resident, NULL), TENMAP_OK);
     assert_int_equal(resident, W);
-    if (cached == W)
+    if (before == W)
         print_message("           SKIPPED: the file system keeps its pages\n");
-    else
-        assert_int_equal(cached, 0);
+    close(fd);
     tenmap_close(m);
 }
 
