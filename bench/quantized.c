@@ -138,7 +138,7 @@ static void time_scheme(const char *path, const bench_scheme *scheme, void *dst)
         fail_with(&error);
     const tenmap_tensor *t = tenmap_find(model, scheme->weight);
     if (!t || !(t->flags & TENMAP_TENSOR_COMPUTED)) {
-        fprintf(stderr, "bench_quantized: %s: no weight in parts\n", scheme->label);
+        fprintf(stderr, "bench_quantized: %s: no quantized weight\n", scheme->label);
         exit(1);
     }
     const tenmap_tensor *plain = scheme->plain8 ? tenmap_find(raw, scheme->parts[0].name) : NULL;

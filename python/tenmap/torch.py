@@ -81,9 +81,9 @@ class _StorageType:
         self.dtype, self.name = dtype, name
 
 
-def _expect(condition, sentence):
+def _expect(condition, message):
     if not condition:
-        raise _Malformed(sentence)
+        raise _Malformed(message)
 
 
 @_functools.lru_cache(None)
@@ -371,14 +371,14 @@ class _Loader:
         self.left = 4 * pickle_bytes + 65536
         self.mapping, self.made = _UNSET, {}
 
-    def error(self, sentence, place=None, status=Status.UNSUPPORTED):
+    def error(self, message, place=None, status=Status.UNSUPPORTED):
         where = "" if place is None else f"pickle, byte {place}: "
-        return Error(f"{self.shown}: {where}{sentence}", status, self.model.path, None, place)
+        return Error(f"{self.shown}: {where}{message}", status, self.model.path, None, place)
 
     def failure(self, reason, record):
         """The error for what kept the object of a record from being made."""
-        sentence = str(reason) if isinstance(reason, _Malformed) else f"the value cannot be made: {reason}"
-        return self.error(sentence, record[_PLACE], Status.LIMIT if isinstance(reason, _TooMuch) else Status.FORMAT)
+        message = str(reason) if isinstance(reason, _Malformed) else f"the value cannot be made: {reason}"
+        return self.error(message, record[_PLACE], Status.LIMIT if isinstance(reason, _TooMuch) else Status.FORMAT)
 
     # Limits
 

@@ -177,8 +177,8 @@ static void pick_apart(unsigned char *to, size_t to_step, const unsigned char *f
 }
 
 /* Transposes lines of elements: line i of `from` becomes column i of the result. */
-static void turn_lines(const tmi_term_target *to, const unsigned char *from, size_t from_line,
-                       size_t lines, size_t count, size_t width) {
+static void transpose_lines(const tmi_term_target *to, const unsigned char *from, size_t from_line,
+                            size_t lines, size_t count, size_t width) {
     enum { SQUARE = 16 };
     const tmi_kernels *k = tmi_cpu_kernels();
     tmi_lines out = {to->dst, to->line};
@@ -222,9 +222,9 @@ static const unsigned char *bytes_in_place(const tmi_term_reader *r, const tmi_p
 }
 
 /* Reads a piece whose rows lie one after the other in the tensor: it is transposed. */
-static tenmap_status read_turned(tmi_term_reader *r, const tmi_piece *p, const tmi_term_target *to,
-                                 tenmap_error *error) {
-    size_t width = tmi_dtype_width(to->as), room = TMI_TURNED_BYTES / width;
+static tenmap_status read_transposed(tmi_term_reader *r, const tmi_piece *p,
+                                     const tmi_term_target *to, tenmap_error *error) {
+    size_t width = tmi_dtype_width(to->as), room = TMI_TRANSPOSED_BYTES / width;
     uint64_t rows = p->row.extent, columns = p->column.extent;
     uint64_t high = rows < TILE_HIGH ? rows : TILE_HIGH, wide = room / high;
     tenmap_status status = TENMAP_OK;
@@ -237,14 +237,14 @@ static tenmap_status read_turned(tmi_term_reader *r, const tmi_piece *p, const t
             tmi_term_target target = target_at(to, i, j, width);
             const unsigned char *from = bytes_in_place(r, &tile, to, width);
             if (from) {
-                turn_lines(&target, from, (size_t)p->column.stride * width, w, h, width);
+                transpose_lines(&target, from, (size_t)p->column.stride * width, w, h, width);
                 continue;
             }
             tmi_piece lines = {tile.tensor, tile.at, tile.column, tile.row};
-            tmi_term_target turned = {to->as, target.flags, r->turned, h * width};
-            status = read_rows(r, &lines, &turned, error);
+            tmi_term_target transposed = {to->as, target.flags, r->transposed, h * width};
+            status = read_rows(r, &lines, &transposed, error);
             if (status == TENMAP_OK)
-                turn_lines(&target, r->turned, h * width, w, h, width);
+                transpose_lines(&target, r->transposed, h * width, w, h, width);
         }
     return status;
 }
@@ -260,16 +260,16 @@ static tenmap_status read_apart(tmi_term_reader *r, const tmi_piece *p, const tm
         return TENMAP_OK;
     }
     bool near = stride <= PICKED_STRIDE;
-    uint64_t most = near ? (TMI_TURNED_BYTES / width - 1) / (stride ? stride : 1) + 1 : 1;
+    uint64_t most = near ? (TMI_TRANSPOSED_BYTES / width - 1) / (stride ? stride : 1) + 1 : 1;
     tenmap_status status = TENMAP_OK;
     for (uint64_t i = 0, n; status == TENMAP_OK && i < count; i += n) {
         n = count - i < most ? count - i : most;
         tmi_piece run = {p->tensor, p->at + i * stride, {1, 0}, {(n - 1) * stride + 1, 1}};
-        tmi_term_target target = {to->as, to->flags, r->turned, 0};
+        tmi_term_target target = {to->as, to->flags, r->transposed, 0};
         target.flags = (to->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
         status = read_rows(r, &run, &target, error);
         if (status == TENMAP_OK)
-            pick_apart(to->dst + i * width, width, r->turned, (size_t)stride * width, (size_t)n,
+            pick_apart(to->dst + i * width, width, r->transposed, (size_t)stride * width, (size_t)n,
                        width);
     }
     return status;
@@ -279,10 +279,10 @@ tenmap_status tmi_read_piece(tmi_term_reader *r, const tmi_piece *p, const tmi_t
                              tenmap_error *error) {
     if (p->column.stride == 1 || p->column.extent == 1)
         return p->row.extent > 1 && p->row.stride == 1 && p->column.extent == 1
-                   ? read_turned(r, p, to, error)
+                   ? read_transposed(r, p, to, error)
                    : read_rows(r, p, to, error);
     if (p->row.stride == 1 && p->row.extent > 1)
-        return read_turned(r, p, to, error);
+        return read_transposed(r, p, to, error);
     size_t width = tmi_dtype_width(to->as);
     tenmap_status status = TENMAP_OK;
     for (uint64_t i = 0; status == TENMAP_OK && i < p->row.extent; i++) {

@@ -9,7 +9,7 @@
 #include "value_source.h"
 
 /* Stored tensors that are not in memory and are read in turns keep a window each, up to so many. */
-enum { TMI_TERM_WINDOWS = 4, TMI_TURNED_BYTES = 64 << 10 };
+enum { TMI_TERM_WINDOWS = 4, TMI_TRANSPOSED_BYTES = 64 << 10 };
 
 typedef struct tmi_term_reader {
     const tmi_nested_calls *nested;
@@ -19,7 +19,7 @@ typedef struct tmi_term_reader {
     bool reading;  /* what is in memory is read too */
     int direct_fd; /* for reads of the file `direct_of` that bypass the page cache, or -1 */
     const tmi_bytes *direct_of;
-    unsigned char turned[TMI_TURNED_BYTES]; /* a tile that is transposed next */
+    unsigned char transposed[TMI_TRANSPOSED_BYTES]; /* a tile that is transposed next */
 } tmi_term_reader;
 
 void tmi_term_reader_begin(tmi_term_reader *r, const tmi_nested_calls *nested);

@@ -20,7 +20,7 @@ loss_sum losses_sum(const plan *p);
  */
 int losses_count(plan *p);
 
-/* Prints a sentence and the worst tensors, or nothing if nothing is lost. */
+/* Prints a message and the worst tensors, or nothing if nothing is lost. */
 void losses_print(const plan *p);
 /* Writes the key "losses" with its object into the open object. */
 void losses_json(const plan *p);

@@ -92,8 +92,8 @@ static bool ends_word(const char *at, const char *end) {
     return end - at < 2 || strchr(" \t\n,;:.?!)", at[1]);
 }
 
-void text_add_shown(text *out, const char *sentence, size_t len) {
-    const char *at = sentence, *end = sentence + len;
+void text_add_shown(text *out, const char *message, size_t len) {
+    const char *at = message, *end = message + len;
     while (at < end) {
         bool web = (size_t)(end - at) >= strlen("https://") &&
                    (strncasecmp(at, "http://", 7) == 0 || strncasecmp(at, "https://", 8) == 0);

@@ -56,8 +56,8 @@ char *folder_of(const char *path);
  * the path itself or a new string; the last eight such strings stay valid. Not thread-safe.
  */
 const char *shown_path(const char *path);
-/* Adds a sentence with the queries of all addresses removed. */
-void text_add_shown(text *out, const char *sentence, size_t len);
+/* Adds a message with the queries of all addresses removed. */
+void text_add_shown(text *out, const char *message, size_t len);
 
 /*
  * Reads a small file of at most `most` bytes; the caller frees it. Prints nothing: *out is NULL and

@@ -82,7 +82,7 @@ from_c! {
         AllowPartial = TENMAP_REMEDY_ALLOW_PARTIAL,
         /// [`Options::lenient`](crate::Options::lenient): take the file as it is.
         AllowLenient = TENMAP_REMEDY_ALLOW_LENIENT,
-        /// [`Options::dequantize`](crate::Options::dequantize): the values are in parts.
+        /// [`Options::dequantize`](crate::Options::dequantize): the weight is quantized.
         Dequantize = TENMAP_REMEDY_DEQUANTIZE,
         /// [`Backend::Read`](crate::Backend::Read).
         BackendRead = TENMAP_REMEDY_BACKEND_READ,
