@@ -388,7 +388,7 @@ static void config_comes_through_the_callers_io(void **state) {
     tenmap_options options = dequantize(0);
     char path[300];
     stored_weight w = {.label = NULL};
-    quantized_cases[0](&w); /* FP8 in blocks, BF16 by its config.json */
+    fp8_block(&w); /* FP8 in blocks, BF16 by its config.json */
     write_weight(state, &w);
     options.io = &io;
     snprintf(path, sizeof path, "%s", in_folder(state, "model.safetensors"));
@@ -413,7 +413,7 @@ static void a_short_read_fetches_few_codes(void **state) {
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};
     float got[8];
-    quantized_cases[0](&w); /* FP8 in blocks: a code is a byte */
+    fp8_block(&w); /* FP8 in blocks: a code is a byte */
     write_weight(state, &w);
     options.io = &io;
     tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
@@ -615,7 +615,7 @@ static void empty_weights_have_scales_too(void **state) {
 /* Without the flag nothing changes, and config.json is not read. */
 static void without_the_flag_parts_are_tensors(void **state) {
     stored_weight w = {.label = NULL};
-    quantized_cases[0](&w);
+    fp8_block(&w);
     w.config = "{ this is no JSON";
     write_weight(state, &w);
     tenmap_model *m = must_open(in_folder(state, "model.safetensors"), NULL);
@@ -690,7 +690,7 @@ static void hostile_configs_are_refused(void **state) {
         "{\"dtype\": null, \"text_config\": {\"dtype\": [\"x\"]}}"};
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};
-    quantized_cases[0](&w);
+    fp8_block(&w);
     for (size_t i = 0; i < COUNT(texts); i++) {
         w.config = texts[i];
         write_weight(state, &w);
@@ -710,7 +710,7 @@ static void a_config_that_is_no_file_is_named(void **state) {
 #ifndef _WIN32
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};
-    quantized_cases[0](&w);
+    fp8_block(&w);
     w.config = "{}";
     write_weight(state, &w);
     tenmap_model *model;
@@ -734,7 +734,7 @@ static void a_config_that_is_no_file_is_named(void **state) {
 static void what_python_writes_in_configs_is_taken(void **state) {
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};
-    quantized_cases[0](&w);
+    fp8_block(&w);
     w.config = "{\"time_step_limit\": [0.0, Infinity], \"a\": -Infinity, \"b\": NaN, \"c\": 1e999, "
                "\"quantization_config\": {\"quant_method\": \"fp8\", \"scale\": Infinity}}";
     write_weight(state, &w);
