@@ -28,14 +28,17 @@ static bool line_of(const tmi_pickle *p, size_t at, tmi_atom *atom) {
     return true;
 }
 
-/* Reads a whole number in decimal, as protocol 0 has it; false if it needs more than 64 bits. */
+/*
+ * Reads a whole number in decimal, as protocol 0 has it; false if it needs more than 64 bits, or
+ * begins with a zero, as octal and hexadecimal numbers do for Python.
+ */
 static bool decimal_of(const tmi_atom *line, int64_t *out) {
     enum { MOST_DIGITS = 19 }; /* which fit into 64 bits without the sign */
     size_t i = line->len && line->text[0] == '-', len = line->len;
     uint64_t value = 0;
     if (len > i && line->text[len - 1] == 'L')
         len--;
-    if (len == i || len - i > MOST_DIGITS)
+    if (len == i || len - i > MOST_DIGITS || (line->text[i] == '0' && len - i > 1))
         return false;
     bool negative = i;
     for (; i < len; i++) {
@@ -50,10 +53,16 @@ static bool decimal_of(const tmi_atom *line, int64_t *out) {
 static void read_int_line(const tmi_pickle *p, size_t at, tmi_atom *atom) {
     tmi_atom line = {.kind = TMI_ATOM_BIG};
     atom->kind = TMI_ATOM_BIG;
-    if (!line_of(p, at, &line) || !decimal_of(&line, &atom->number))
+    if (!line_of(p, at, &line))
         return;
-    bool is_bool = atom->opcode == 'I' && line.len == 2 && line.text[0] == '0' && atom->number <= 1;
-    atom->kind = is_bool ? TMI_ATOM_BOOL : TMI_ATOM_INT;
+    bool is_false = line.len == 2 && memcmp(line.text, "00", 2) == 0;
+    bool is_true = line.len == 2 && memcmp(line.text, "01", 2) == 0;
+    if (atom->opcode == 'I' && (is_false || is_true)) {
+        atom->kind = TMI_ATOM_BOOL;
+        atom->number = is_true;
+    } else if (decimal_of(&line, &atom->number)) {
+        atom->kind = TMI_ATOM_INT;
+    }
 }
 
 /* LONG1 and LONG4: a signed number of any length. */
@@ -204,52 +213,86 @@ static size_t utf8_of(uint32_t c, char out[4]) {
     return size;
 }
 
-/* One character of a line; returns how many bytes it takes there, 0 if it is not valid. */
-static size_t take_escaped(const tmi_atom *atom, size_t at, uint32_t *c) {
-    static const char letters[] = "\\'\"ntr", meanings[] = "\\'\"\n\t\r";
-    const char *text = atom->text + at;
-    size_t left = atom->len - at;
+/* Reads up to three octal digits; returns how many there are. Python keeps the low 8 bits. */
+static size_t octal_number(const char *at, size_t left, uint32_t *out) {
+    enum { MOST_OCTAL = 3 };
+    size_t digits = 0;
+    *out = 0;
+    for (; digits < left && digits < MOST_OCTAL && at[digits] >= '0' && at[digits] <= '7'; digits++)
+        *out = *out << 3 | (uint32_t)(at[digits] - '0');
+    *out &= 0xff;
+    return digits;
+}
+
+/* One byte of a quoted string; returns how many bytes it takes there, 0 if it is not valid. */
+static size_t take_quoted(const char *text, size_t left, uint32_t *c) {
+    static const char letters[] = "\\'\"ntrbfva", meanings[] = "\\'\"\n\t\r\b\f\v\a";
     *c = (unsigned char)*text;
     if (*text != '\\')
         return 1;
-    if (left >= 2 && text[1] == 'u' && atom->opcode == 'V')
-        return hex_number(text + 2, left - 2, 4, c) ? 6 : 0;
-    if (left >= 2 && text[1] == 'U' && atom->opcode == 'V')
-        return hex_number(text + 2, left - 2, 8, c) && *c < 0x110000 ? 10 : 0;
-    if (atom->opcode == 'V')
-        return 1; /* any other backslash is one */
-    if (left >= 2 && text[1] == 'x')
+    if (left < 2)
+        return 0;
+    if (text[1] == 'x')
         return hex_number(text + 2, left - 2, 2, c) ? 4 : 0;
-    const char *letter = left >= 2 && text[1] ? strchr(letters, text[1]) : NULL;
-    if (!letter)
-        return 1;
-    *c = (unsigned char)meanings[letter - letters];
-    return 2;
+    size_t digits = octal_number(text + 1, left - 1, c);
+    if (digits)
+        return 1 + digits;
+    const char *letter = text[1] ? strchr(letters, text[1]) : NULL;
+    *c = letter ? (unsigned char)meanings[letter - letters] : '\\';
+    return letter ? 2 : 1;
 }
 
-size_t tmi_atom_text(const tmi_atom *atom, char *out, size_t room) {
+/*
+ * One character of a line of Unicode; returns how many bytes it takes there, 0 if it is not valid.
+ * *plain: this character follows a backslash that begins no escape, and begins none either.
+ */
+static size_t take_unicode(const char *text, size_t left, bool *plain, uint32_t *c) {
+    bool escape = *text == '\\' && !*plain && left >= 2;
+    *plain = false;
+    *c = (unsigned char)*text;
+    if (!escape)
+        return 1;
+    if (text[1] == 'u')
+        return hex_number(text + 2, left - 2, 4, c) ? 6 : 0;
+    if (text[1] == 'U')
+        return hex_number(text + 2, left - 2, 8, c) && *c < 0x110000 ? 10 : 0;
+    *plain = true;
+    return 1;
+}
+
+/* As tmi_atom_text, of a line: Unicode, or bytes in quotes, which must be UTF-8. */
+static size_t line_text(const tmi_atom *atom, char *out, size_t room) {
     size_t used = 0;
-    if (!atom->escaped) {
-        size_t len = atom->len < room ? atom->len : room;
-        if (len)
-            memcpy(out, atom->text, len);
-        return tmi_utf8_valid(out, len) == len || len < atom->len ? len : SIZE_MAX;
-    }
+    bool quoted = atom->opcode == 'S', plain = false;
     for (size_t at = 0; at < atom->len;) {
         uint32_t c;
         char piece[4];
-        size_t taken = take_escaped(atom, at, &c);
+        const char *text = atom->text + at;
+        size_t left = atom->len - at;
+        size_t taken =
+            quoted ? take_quoted(text, left, &c) : take_unicode(text, left, &plain, &c);
         bool surrogate = c >= 0xd800 && c < 0xe000;
         if (taken == 0 || surrogate)
             return SIZE_MAX;
-        size_t size = utf8_of(c, piece);
+        size_t size = quoted ? 1 : utf8_of(c, piece);
+        if (quoted)
+            piece[0] = (char)c;
         if (size > room - used)
             return used;
         memcpy(out + used, piece, size);
         used += size;
         at += taken;
     }
-    return used;
+    return tmi_utf8_valid(out, used) == used ? used : SIZE_MAX;
+}
+
+size_t tmi_atom_text(const tmi_atom *atom, char *out, size_t room) {
+    if (atom->escaped)
+        return line_text(atom, out, room);
+    size_t len = atom->len < room ? atom->len : room;
+    if (len)
+        memcpy(out, atom->text, len);
+    return tmi_utf8_valid(out, len) == len || len < atom->len ? len : SIZE_MAX;
 }
 
 bool tmi_is_text(const tmi_pickle *p, tmi_ref ref, const char *text) {

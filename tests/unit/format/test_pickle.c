@@ -67,6 +67,11 @@ static void numbers_are_read(void **state) {
     IS_NUMBER("L12345678901234567890123L\n.", BIG, 0);
     IS_KIND("L9223372036854775808L\n.", BIG);
     IS_KIND("L-9223372036854775809L\n.", BIG);
+    IS_KIND("I010\n.", BIG); /* 8 for Python */
+    IS_KIND("I-01\n.", BIG);
+    IS_KIND("L00L\n.", BIG);
+    IS_NUMBER("I0\n.", INT, 0);
+    IS_NUMBER("L0L\n.", INT, 0);
     IS_NUMBER("\x88.", BOOL, 1);
     IS_NUMBER("\x89.", BOOL, 0);
     IS_NUMBER("\x8a\0.", INT, 0);
@@ -105,9 +110,16 @@ static void strings_are_read(void **state) {
     IS_TEXT("Va\\u00e9\\b\n.", "a\xc3\xa9\\b");
     IS_TEXT("V\\U0001f600\n.", "\xf0\x9f\x98\x80");
     IS_TEXT("V\xe9\n.", "\xc3\xa9");
+    IS_TEXT("Va\\\\u0041\\\n.", "a\\\\u0041\\");
+    IS_TEXT("V\\\\\\u0041\n.", "\\\\A");
+    IS_TEXT("S'\\141\\0601\\q\\a\\\\x'\n.", "a01\\q\a\\x");
+    IS_TEXT("S'\xc3\\xa9\\303\xa9'\n.", "\xc3\xa9\xc3\xa9"); /* bytes, which are UTF-8 */
     tmi_pickle p;
     char out[8];
     tmi_atom bad = atom_in("X\1\0\0\0\xff.", 7, &p);
+    assert_int_equal(tmi_atom_text(&bad, out, sizeof out), SIZE_MAX);
+    tmi_pickle_free(&p);
+    bad = atom_in("S'\\xe9'\n.", 9, &p);
     assert_int_equal(tmi_atom_text(&bad, out, sizeof out), SIZE_MAX);
     tmi_pickle_free(&p);
     bad = atom_in("V\\ud800\n.", 9, &p);
