@@ -36,6 +36,7 @@ enum {
     TMI_MARK_HOLDS = 0x400,   /* it holds tensors */
     TMI_MARK_ON_PATH = 0x800, /* the walk is inside of it */
     TMI_MARK_SEEN_AS_PAIRS = 0x1000,
+    TMI_MARK_SETS_ELEMENTS = 0x2000, /* a dict whose keys name attributes that set elements */
     TMI_KIND_MASK = 0xff
 };
 
@@ -133,8 +134,8 @@ enum {
     TMI_GLOBAL_STORAGE,     /* a type of storage, and of its elements */
     TMI_GLOBAL_TENSOR,      /* from here on: gives a tensor, if it is called */
     TMI_GLOBAL_TENSOR_V3,   /* its dtype is an argument, not the storage's */
-    TMI_GLOBAL_WRAPPED,     /* its first argument is the tensor */
-    TMI_GLOBAL_SUBCLASS,    /* its first argument is the global, the third its arguments */
+    TMI_GLOBAL_WRAPPED,     /* its first argument is the tensor, the fourth has attributes */
+    TMI_GLOBAL_SUBCLASS,    /* the same; its first is the global, the third its arguments */
     TMI_GLOBAL_NOT_A_TENSOR /* of a kind that has no elements in one storage: `name` says which */
 };
 

@@ -111,6 +111,21 @@ static bool new_node(tmi_pickle *p, unsigned kind, size_t words, tmi_ref *ref) {
     return true;
 }
 
+/*
+ * Whether the value is the name of an attribute that sets elements, if a tensor gets it. Looks at
+ * no more bytes than the longest form of such a name has.
+ */
+static bool names_elements(const tmi_pickle *p, tmi_ref ref) {
+    enum { LONGEST = 48 };
+    if (ref == TMI_NO_REF || tmi_is_node(ref))
+        return false;
+    size_t at = ref >> 1, left = p->len - at;
+    if (strchr("SV", p->bytes[at]) && !memchr(p->bytes + at, '\n', left < LONGEST ? left : LONGEST))
+        return false;
+    return tmi_is_text(p, ref, "data") || tmi_is_text(p, ref, "real") ||
+           tmi_is_text(p, ref, "imag");
+}
+
 /* Appends `count` words from the stack, from place `from` on, to the items of a node. */
 static bool append_items(tmi_pickle *p, tmi_ref to, size_t from, size_t count, uint32_t pairs) {
     enum { SEGMENT_WORDS = 2 };
@@ -139,6 +154,9 @@ static bool append_items(tmi_pickle *p, tmi_ref to, size_t from, size_t count, u
     }
     memcpy(words + nodes->used, p->stack.at + from, count * sizeof *words);
     nodes->used += count;
+    for (size_t i = 0; pairs && i < count; i += 2)
+        if (names_elements(p, p->stack.at[from + i]))
+            node[TMI_WORD_KIND] |= TMI_MARK_SETS_ELEMENTS;
     return true;
 }
 
@@ -174,6 +192,43 @@ static bool is_tuple(const tmi_pickle *p, tmi_ref ref) {
            (!tmi_is_node(ref) && p->bytes[ref >> 1] == ')');
 }
 
+/* Whether these attributes of a tensor would set its elements, or might. */
+static bool sets_elements(const tmi_pickle *p, tmi_ref attributes) {
+    if (!tmi_is_node(attributes))
+        return false;
+    const uint32_t *node = tmi_node(p, attributes);
+    return node[TMI_WORD_KIND] & TMI_MARK_SETS_ELEMENTS ||
+           (tmi_is_kind(p, attributes, TMI_PICKLE_OBJECT) &&
+            tmi_tuple_count(p, node[TMI_WORD_ARGS]) > 0);
+}
+
+/*
+ * Whether a call that gives a tensor would set elements of a storage, which other tensors may use,
+ * too. torch gives the tensor each attribute of a dict, or of two dicts in a tuple.
+ */
+static bool call_sets_elements(const tmi_pickle *p, tmi_ref callable, tmi_ref args) {
+    enum { FUNCTION = 0, ARGUMENTS = 2, ATTRIBUTES = 3, MOST_INSIDE = 8 };
+    unsigned which = tmi_pickle_global_of(p, callable)->which;
+    for (unsigned i = 0; which == TMI_GLOBAL_WRAPPED || which == TMI_GLOBAL_SUBCLASS; i++) {
+        uint32_t count = tmi_tuple_count(p, args);
+        if (count > ATTRIBUTES) {
+            tmi_ref state = tmi_tuple_item(p, args, ATTRIBUTES);
+            uint32_t parts = tmi_tuple_count(p, state);
+            if (sets_elements(p, state) ||
+                (parts > 0 && sets_elements(p, tmi_tuple_item(p, state, 0))) ||
+                (parts > 1 && sets_elements(p, tmi_tuple_item(p, state, 1))))
+                return true;
+        }
+        if (which == TMI_GLOBAL_WRAPPED || count <= ARGUMENTS)
+            return false;
+        if (i == MOST_INSIDE)
+            return true;
+        which = tmi_pickle_global_of(p, tmi_tuple_item(p, args, FUNCTION))->which;
+        args = tmi_tuple_item(p, args, ARGUMENTS);
+    }
+    return false;
+}
+
 /* Pushes the object that a real unpickler would get from this call. Nothing is called here. */
 static bool make_object(tmi_pickle *p, tmi_ref callable, tmi_ref args, bool called) {
     tmi_ref ref;
@@ -181,6 +236,9 @@ static bool make_object(tmi_pickle *p, tmi_ref callable, tmi_ref args, bool call
         return bad_pickle(p, "the arguments of a call are not a tuple");
     if (!tmi_is_node(callable))
         return bad_pickle(p, "what is called is a string or a number");
+    if (call_sets_elements(p, callable, args))
+        return bad_pickle(p, "a tensor gets an attribute that sets its elements, which other "
+                             "tensors may use");
     if (!new_node(p, TMI_PICKLE_OBJECT, TMI_OBJECT_WORDS, &ref))
         return false;
     uint32_t *node = tmi_node(p, ref);
@@ -290,6 +348,15 @@ static bool takes_items(const tmi_pickle *p, tmi_ref ref, unsigned kind) {
     return tmi_is_kind(p, ref, kind) || tmi_is_kind(p, ref, TMI_PICKLE_OBJECT);
 }
 
+/* Whether it is an object of a known class without items: a tensor, or an array. */
+static bool has_elements(const tmi_pickle *p, tmi_ref ref) {
+    if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
+        return false;
+    unsigned which = tmi_object_global(p, ref)->which;
+    return which != TMI_GLOBAL_UNKNOWN && which != TMI_GLOBAL_DICT &&
+           which != TMI_GLOBAL_DEFAULTDICT;
+}
+
 /* Adds the values from place `from` on to the one below them. */
 static bool add_pickle_items(tmi_pickle *p, unsigned kind, size_t from) {
     size_t count = p->stack.used - from;
@@ -299,6 +366,9 @@ static bool add_pickle_items(tmi_pickle *p, unsigned kind, size_t from) {
         return false;
     if (!takes_items(p, to, kind))
         return bad_pickle(p, "items are added to a value of another kind");
+    if (kind == TMI_PICKLE_DICT && has_elements(p, to))
+        return bad_pickle(p, "items are set in a value that is no dict: it could be a tensor, "
+                             "whose elements would change");
     if (kind == TMI_PICKLE_DICT && count % 2)
         return bad_pickle(p, "a dict has a key without a value");
     return append_items(p, to, from, count, kind == TMI_PICKLE_DICT ? TMI_SEGMENT_PAIRS : 0);

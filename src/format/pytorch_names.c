@@ -53,8 +53,9 @@ bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref) {
     if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
         return false;
     const uint32_t *node = tmi_node(p, ref);
-    return node[TMI_WORD_KIND] & TMI_MARK_CALLED &&
-           tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE])->which >= TMI_GLOBAL_TENSOR;
+    const tmi_pickle_global *global = tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]);
+    bool is_class = global->name[0] != '_'; /* which makes an instance without a call, too */
+    return global->which >= TMI_GLOBAL_TENSOR && (is_class || node[TMI_WORD_KIND] & TMI_MARK_CALLED);
 }
 
 /* Whether a call of an unknown function is torch.storage._load_from_bytes: a pickled storage. */

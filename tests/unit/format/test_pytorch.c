@@ -570,13 +570,113 @@ static void what_changes_a_tensor_later_is_refused(void **state) {
     (void)state;
     refuse(WITH_BEHIND("(" OTHER_STORAGE "K\0(K\30t(K\1ttb"), TENMAP_ERR_FORMAT,
            "items or a state");
-    refuse(WITH_BEHIND("K\0K\1s"), TENMAP_ERR_FORMAT, "items or a state");
+    refuse(WITH_BEHIND("K\0K\1s"), TENMAP_ERR_FORMAT, "a value that is no dict");
+    refuse(WITH_BEHIND("2K\0K\1s0"), TENMAP_ERR_FORMAT, "a value that is no dict");
     refuse(WITH_BEHIND("K\0a"), TENMAP_ERR_FORMAT, "items or a state");
     refuse(WITH_BEHIND("0" OTHER_STORAGE "}b"), TENMAP_ERR_FORMAT, "a storage is given a state");
     refuse(WITH_BEHIND("ctorch\nTensor\n}b0"), TENMAP_ERR_FORMAT, "is given attributes");
     bytes file = WITH_BEHIND("cmy.code\nConfig\n}b0"); /* a check reports it as code */
     check_names(file, 0, "a");
     free(file.at);
+}
+
+/* {"a": what `module.name` makes of a tensor and of attributes, "b": the same storage} */
+static bytes with_attributes(const char *module, const char *name, const char *attributes,
+                             size_t size) {
+    torch_bytes p = {{NULL, 0}, 0};
+    TORCH_LITERAL(&p, "}(");
+    put_named(&p, "b");
+    pickle_text(&p, "a");
+    pickle_global(&p, module, name);
+    TORCH_LITERAL(&p, "(");
+    if (strcmp(module, "torch._tensor") == 0) {
+        pickle_global(&p, "torch._utils", "_rebuild_tensor_v2");
+        pickle_global(&p, "torch", "Tensor");
+        PUT_ARGUMENTS(&p, AS_VECTOR);
+    } else {
+        pickle_vector(&p, "0", 24);
+        TORCH_LITERAL(&p, "\x89N");
+    }
+    torch_put(&p, attributes, size);
+    TORCH_LITERAL(&p, "tRu");
+    return finish(&p, 1);
+}
+
+static void check_attributes(const char *attributes, size_t size, bool opens) {
+    static const char *const makers[][2] = {{"torch._utils", "_rebuild_parameter_with_state"},
+                                            {"torch._tensor", "_rebuild_from_type_v2"}};
+    for (size_t i = 0; i < 2; i++) {
+        bytes file = with_attributes(makers[i][0], makers[i][1], attributes, size);
+        if (!opens) {
+            refuse(file, TENMAP_ERR_FORMAT, "an attribute that sets its elements");
+            continue;
+        }
+        check_names(file, 0, "b,a");
+        free(file.at);
+    }
+}
+#define ATTRIBUTES(text, opens) check_attributes(text, sizeof(text) - 1, opens)
+
+/* The setters of data, real and imag change elements, also those of other tensors. */
+static void attributes_that_set_elements_are_refused(void **state) {
+    (void)state;
+    ATTRIBUTES("}(X\4\0\0\0dataK\1X\4\0\0\0tag2K\1u", false);
+    ATTRIBUTES("}X\4\0\0\0realK\1s", false);
+    ATTRIBUTES("}(X\3\0\0\0tagK\1X\4\0\0\0imagK\1u", false);
+    ATTRIBUTES("}V\\u0064\\U00000061t\\u0061\nK\1s", false);
+    ATTRIBUTES("}S'\\144\\x61ta'\nK\1s", false);
+    ATTRIBUTES("N}X\4\0\0\0dataK\1s\x86", false);
+    ATTRIBUTES("ccollections\nOrderedDict\n)RX\4\0\0\0dataK\1s", false);
+    ATTRIBUTES("ccollections\nOrderedDict\n(](X\4\0\0\0dataK\1\x86"
+               "etR", false);
+    ATTRIBUTES("}(X\3\0\0\0tagK\1X\5\0\0\0data2K\1u", true);
+    ATTRIBUTES("}X\3\0\0\0tagX\4\0\0\0datas}\x86", true);
+    ATTRIBUTES("ccollections\nOrderedDict\n)RX\3\0\0\0tagK\1s", true);
+    ATTRIBUTES("N", true);
+}
+
+/* Also where a rebuilt tensor is what is rebuilt, in arguments that nothing else calls. */
+static void attributes_inside_of_a_subclass_are_seen(void **state) {
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    TORCH_LITERAL(&p, "}");
+    pickle_text(&p, "a");
+    pickle_global(&p, "torch._tensor", "_rebuild_from_type_v2");
+    TORCH_LITERAL(&p, "(");
+    pickle_global(&p, "torch._utils", "_rebuild_parameter_with_state");
+    pickle_global(&p, "torch.nn.parameter", "Parameter");
+    TORCH_LITERAL(&p, "(");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "\x89N}X\4\0\0\0dataK\1stNtRs");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "an attribute that sets its elements");
+}
+
+/* A class makes a tensor by a call, and without one. */
+static void classes_of_tensors_make_tensors(void **state) {
+    static const char *const makes[] = {"R", "\x81"};
+    static const char *const wrappers[] = {"Parameter", "Buffer"};
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        TORCH_LITERAL(&p, "}(");
+        put_named(&p, "b");
+        pickle_text(&p, "a");
+        pickle_global(&p, "torch", "Tensor");
+        TORCH_LITERAL(&p, "](K\1K\2e\x85");
+        torch_put(&p, makes[i], 1);
+        TORCH_LITERAL(&p, "u");
+        refuse(finish(&p, 1), TENMAP_ERR_UNSUPPORTED, "elements the pickle itself gives");
+        TORCH_LITERAL(&p, "}");
+        pickle_text(&p, "a");
+        pickle_global(&p, "torch.nn.parameter", wrappers[i]);
+        pickle_vector(&p, "0", 24);
+        TORCH_LITERAL(&p, "\x85");
+        torch_put(&p, makes[i], 1);
+        TORCH_LITERAL(&p, "s");
+        bytes file = finish(&p, 1);
+        check_names(file, 0, "a");
+        free(file.at);
+    }
 }
 
 /* torch reads the list when it makes the tensor, and sees no items that are added later. */
@@ -880,6 +980,9 @@ int main(void) {
         cmocka_unit_test(parameters_of_parameters_end),
         cmocka_unit_test(values_that_torch_changes_are_refused),
         cmocka_unit_test(what_changes_a_tensor_later_is_refused),
+        cmocka_unit_test(attributes_that_set_elements_are_refused),
+        cmocka_unit_test(attributes_inside_of_a_subclass_are_seen),
+        cmocka_unit_test(classes_of_tensors_make_tensors),
         cmocka_unit_test(shapes_do_not_grow_after_the_tensor_is_made),
         cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
