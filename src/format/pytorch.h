@@ -104,6 +104,15 @@ tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names);
 tenmap_status tmi_torch_find_values(tmi_torch *t, tmi_torch_names *names);
 void tmi_torch_names_free(tmi_torch_names *names);
 
+/* pytorch_keys.c */
+
+/*
+ * Looks for a key that the dict has twice, in Python's sense, with a tensor in one of its values.
+ * Sets *twice to the second one, or leaves it as it is. The marks of values that hold tensors are
+ * set. Each byte of a key takes a step from *steps: LIMIT if there are none left.
+ */
+tenmap_status tmi_torch_find_twin(tmi_torch *t, tmi_ref dict, uint64_t *steps, tmi_ref *twice);
+
 /* pytorch_tensors.c: what a tensor is. */
 
 /* How the pickle describes a tensor. */

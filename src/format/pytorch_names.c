@@ -94,6 +94,10 @@ static tenmap_status fail_walk(torch_walk *w, tenmap_status status, tmi_ref at, 
                           tmi_quote_path(t->place->path).text, (ull)offset, why);
 }
 
+static const char too_many_names[] =
+    "the names in it take more than 8 times as much memory as the pickle: values are listed again "
+    "and again";
+
 static void enter_value(torch_walk *w, tmi_ref ref, unsigned mode, size_t path_used) {
     w->frames[w->depth++] =
         (torch_frame){tmi_pickle_cursor_at(&w->t->pickle, ref, mode), path_used, false};
@@ -101,13 +105,22 @@ static void enter_value(torch_walk *w, tmi_ref ref, unsigned mode, size_t path_u
 
 /* Which values hold tensors. Each value is entered once, and once more if it also lists pairs. */
 
-static void leave_holder(torch_walk *w) {
+static tenmap_status leave_holder(torch_walk *w) {
     const torch_frame *frame = &w->frames[--w->depth];
+    tmi_ref twice = TMI_NO_REF;
     if (!frame->holds)
-        return;
+        return TENMAP_OK;
     tmi_node(&w->t->pickle, frame->cursor.of)[TMI_WORD_KIND] |= TMI_MARK_HOLDS;
     if (w->depth)
         w->frames[w->depth - 1].holds = true;
+    tenmap_status status = tmi_torch_find_twin(w->t, frame->cursor.of, &w->steps, &twice);
+    if (status == TENMAP_ERR_LIMIT)
+        return fail_walk(w, status, frame->cursor.of, too_many_names);
+    if (twice != TMI_NO_REF)
+        return fail_walk(w, TENMAP_ERR_FORMAT, twice,
+                         "a dict has this key twice, and tensors under it: Python sees the last "
+                         "value only");
+    return status;
 }
 
 static tenmap_status find_holders(torch_walk *w, tmi_ref root) {
@@ -118,7 +131,9 @@ static tenmap_status find_holders(torch_walk *w, tmi_ref root) {
     while (w->depth) {
         torch_frame *frame = &w->frames[w->depth - 1];
         if (!tmi_pickle_next(p, &frame->cursor, &item)) {
-            leave_holder(w);
+            tenmap_status status = leave_holder(w);
+            if (status != TENMAP_OK)
+                return status;
             continue;
         }
         if (tmi_torch_is_tensor(w->t, item.value) ||
@@ -149,10 +164,6 @@ static bool spend(uint64_t *left, uint64_t cost) {
     *left = enough ? *left - cost : 0;
     return enough;
 }
-
-static const char too_many_names[] =
-    "the names in it take more than 8 times as much memory as the pickle: values are listed again "
-    "and again";
 
 /* Makes room for more bytes in the path. */
 static bool extend_path(torch_walk *w, size_t more) {
@@ -343,10 +354,8 @@ static tenmap_status name_inside(torch_walk *w, tmi_ref root, unsigned mode) {
 
 typedef struct torch_branch {
     tmi_ref value;
-    size_t wrapper;      /* WRAPPERS: none */
-    bool direct;         /* the root itself has a tensor */
-    bool seen[WRAPPERS]; /* the root has this key */
-    tmi_ref twice;       /* a key that it has for the second time, or TMI_NO_REF */
+    size_t wrapper; /* WRAPPERS: none */
+    bool direct;    /* the root itself has a tensor */
 } torch_branch;
 
 static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_branch *best) {
@@ -356,11 +365,6 @@ static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_br
         best->direct = true;
     while (i < WRAPPERS && !tmi_is_text(p, item->key, wrappers[i]))
         i++;
-    if (i == WRAPPERS)
-        return;
-    if (best->seen[i])
-        best->twice = item->key;
-    best->seen[i] = true;
     if (i < best->wrapper && tmi_is_node(item->value) &&
         tmi_node(p, item->value)[TMI_WORD_KIND] & TMI_MARK_HOLDS) {
         best->wrapper = i;
@@ -370,13 +374,11 @@ static void judge_item(const tmi_torch *t, const tmi_pickle_item *item, torch_br
 
 /*
  * Finds the value whose tensors are the model: the root, or what a well-known key of it holds. Sets
- * header.branch to that key. If the root has such a key twice, Python sees the last value only, and
- * the tensors of the others are not in the model.
+ * header.branch to that key.
  */
-static tenmap_status choose_branch(torch_walk *w, tmi_ref root, tmi_ref *value) {
-    const tmi_torch *t = w->t;
+static tmi_ref choose_branch(const tmi_torch *t, tmi_ref root) {
     const tmi_pickle *p = &t->pickle;
-    torch_branch best = {.value = root, .wrapper = WRAPPERS, .twice = TMI_NO_REF};
+    torch_branch best = {.value = root, .wrapper = WRAPPERS};
     tmi_pickle_item item, inner;
     bool is_dict = tmi_is_kind(p, root, TMI_PICKLE_DICT);
     if (tmi_is_kind(p, root, TMI_PICKLE_OBJECT)) {
@@ -393,15 +395,10 @@ static tenmap_status choose_branch(torch_walk *w, tmi_ref root, tmi_ref *value) 
         while (tmi_pickle_next(p, &inside, &inner))
             judge_item(t, &inner, &best);
     }
-    *value = root;
     if (best.direct || best.wrapper == WRAPPERS)
-        return TENMAP_OK;
-    if (best.twice != TMI_NO_REF)
-        return fail_walk(w, TENMAP_ERR_FORMAT, best.twice,
-                         "the dict at the root has the key of a branch twice");
+        return root;
     t->header->branch = wrappers[best.wrapper];
-    *value = best.value;
-    return TENMAP_OK;
+    return best.value;
 }
 
 /* The whole walk. */
@@ -449,17 +446,15 @@ tenmap_status tmi_torch_find_tensors(tmi_torch *t, tmi_torch_names *names) {
         status = name_alone(&w, root);
     } else if (status == TENMAP_OK && tmi_is_node(root)) {
         status = find_holders(&w, root);
+        w.steps = STEPS_PER_BYTE * (uint64_t)t->pickle.len + LEAST_LIMIT;
         bool by_code = status == TENMAP_OK && tmi_torch_is_made_by_code(t, root);
         bool all = t->place->flags & TENMAP_OPEN_BRANCHES;
         if (by_code)
             status = name_alone(&w, root);
         else if (status == TENMAP_OK &&
                  tmi_node(&t->pickle, root)[TMI_WORD_KIND] & TMI_MARK_HOLDS) {
-            tmi_ref branch = root;
-            if (!all)
-                status = choose_branch(&w, root, &branch);
-            if (status == TENMAP_OK)
-                status = name_inside(&w, branch, TMI_WALK_ITEMS);
+            tmi_ref branch = all ? root : choose_branch(t, root);
+            status = name_inside(&w, branch, TMI_WALK_ITEMS);
         }
         if (status == TENMAP_OK)
             t->header->other_tensors = count_others(&w, root);

@@ -816,20 +816,63 @@ static void a_name_belongs_to_one_tensor(void **state) {
     refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "UTF-8");
 }
 
-/* Python sees the last value of a key, so the first branch is not the model. */
-static void a_branch_belongs_to_one_key(void **state) {
+/* {first: a vector, second: the same, or a number} */
+static bytes with_two_keys(const char *begin, const char *first, size_t first_len,
+                           const char *second, size_t second_len, bool number) {
+    torch_bytes p = {{NULL, 0}, 0};
+    torch_put(&p, begin, strlen(begin));
+    TORCH_LITERAL(&p, "(");
+    torch_put(&p, first, first_len);
+    pickle_vector(&p, "0", 24);
+    torch_put(&p, second, second_len);
+    if (number)
+        TORCH_LITERAL(&p, "K\1");
+    else
+        pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "u");
+    return finish(&p, 1);
+}
+#define TWO_KEYS(first, second, number)                                                            \
+    with_two_keys("}", first, sizeof(first) - 1, second, sizeof(second) - 1, number)
+
+/* Python sees the last value of a key, so the tensors of the others are not in the file for it. */
+static void a_dict_has_each_key_once(void **state) {
+    static const char twice[] = "a dict has this key twice";
     torch_bytes p = {{NULL, 0}, 0};
     (void)state;
-    TORCH_LITERAL(&p, "}(");
-    put_branch(&p, "state_dict", "a");
-    put_branch(&p, "state_dict", "b");
-    TORCH_LITERAL(&p, "u");
-    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "has the key of a branch twice");
+    refuse(TWO_KEYS("X\1\0\0\0w", "X\1\0\0\0w", true), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("X\1\0\0\0w", "U\1w", true), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("X\1\0\0\0w", "V\\u0077\n", true), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("K\1", "\x88", false), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("K\1", "G?\xf0\0\0\0\0\0\0", false), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("G?\xf8\0\0\0\0\0\0", "G?\xf8\0\0\0\0\0\0", false), TENMAP_ERR_FORMAT, twice);
+    refuse(TWO_KEYS("N", "N", false), TENMAP_ERR_FORMAT, twice);
+    bytes file = TWO_KEYS("K\1", "X\1\0\0\0002", false);
+    check_names(file, 0, "1,2");
+    free(file.at);
+    /* Other values may be there twice: the last one counts. */
+    file = TWO_KEYS("X\1\0\0\0eK\1X\1\0\0\0w", "X\1\0\0\0e", true);
+    check_names(file, 0, "w");
+    free(file.at);
+    static const char *const roots[] = {"}", "ccollections\nOrderedDict\n)R"};
+    for (size_t i = 0; i < 2; i++) {
+        torch_put(&p, roots[i], strlen(roots[i]));
+        TORCH_LITERAL(&p, "(");
+        put_branch(&p, "state_dict", "a");
+        put_branch(&p, "state_dict", "b");
+        TORCH_LITERAL(&p, "u");
+        refuse(finish(&p, 1), TENMAP_ERR_FORMAT, twice);
+    }
     TORCH_LITERAL(&p, "}(");
     put_branch(&p, "state_dict", "a");
     pickle_text(&p, "state_dict");
     TORCH_LITERAL(&p, "K\1u");
-    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "has the key of a branch twice");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, twice);
+    TORCH_LITERAL(&p, "ccollections\nOrderedDict\n]"); /* in its arguments, then as an item */
+    pickle_text(&p, "w");
+    pickle_vector(&p, "0", 24);
+    TORCH_LITERAL(&p, "\x86" "a\x85RX\1\0\0\0wK\1s");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, twice);
 }
 
 static void a_storage_has_one_type(void **state) {
@@ -988,7 +1031,7 @@ int main(void) {
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(calls_come_first_among_code),
         cmocka_unit_test(a_name_belongs_to_one_tensor),
-        cmocka_unit_test(a_branch_belongs_to_one_key),
+        cmocka_unit_test(a_dict_has_each_key_once),
         cmocka_unit_test(a_storage_has_one_type),
         cmocka_unit_test(bytes_after_the_pickle_are_refused),
         cmocka_unit_test(shared_values_are_no_bomb),
