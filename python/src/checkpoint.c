@@ -98,7 +98,7 @@ static PyObject *big_number(const value_walk *w, size_t at, unsigned char opcode
     PyObject *text = PyUnicode_DecodeASCII(line, (Py_ssize_t)len, NULL), *made = NULL;
     if (text != NULL)
         made = opcode == 'F' ? PyFloat_FromString(text)
-                             : PyObject_CallFunction((PyObject *)&PyLong_Type, "O", text);
+                             : PyObject_CallFunction((PyObject *)&PyLong_Type, "Oi", text, 0);
     Py_XDECREF(text);
     return made != NULL ? made : fail_atom(w, at, "this is no number");
 }

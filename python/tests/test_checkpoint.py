@@ -101,8 +101,8 @@ def test_globals_calls_and_references():
 
 
 def test_atoms_that_are_not_what_they_say():
-    for pickled in (b"I12x\n.", b"Lx\n.", b"Fx\n.", b"I" + b"1" * 5000 + b"\n.", b"Vx\\ud800\n.", b"S'a\n.", b"U\x01\xff.",
-                    b"X\x01\0\0\0\xff."):  # fmt: skip
+    for pickled in (b"I12x\n.", b"I010\n.", b"Lx\n.", b"Fx\n.", b"I" + b"1" * 5000 + b"\n.", b"Vx\\ud800\n.", b"S'a\n.",
+                    b"U\x01\xff.", b"X\x01\0\0\0\xff."):  # fmt: skip
         with pytest.raises(tenmap.Error, match="pickle, byte") as caught:
             values_of(pickled)
         assert caught.value.status == tenmap.Status.FORMAT and caught.value.offset

@@ -54,8 +54,9 @@ bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref) {
         return false;
     const uint32_t *node = tmi_node(p, ref);
     const tmi_pickle_global *global = tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]);
-    bool is_class = global->name[0] != '_'; /* which makes an instance without a call, too */
-    return global->which >= TMI_GLOBAL_TENSOR && (is_class || node[TMI_WORD_KIND] & TMI_MARK_CALLED);
+    bool made = global->name[0] != '_' /* a class: makes an instance without a call, too */
+                || node[TMI_WORD_KIND] & TMI_MARK_CALLED;
+    return made && global->which >= TMI_GLOBAL_TENSOR;
 }
 
 /* Whether a call of an unknown function is torch.storage._load_from_bytes: a pickled storage. */

@@ -45,6 +45,15 @@ def archive(files=FILES, prefix=b"", comment=b"", records=None, wide=None, **lie
     return body + directory + tail + end(count, len(directory), len(body), comment)
 
 
+def changed(*words):
+    """The archive with another pickle: each of the odd words is replaced by the one behind it."""
+    pickled = PICKLE
+    for before, after in zip(words[::2], words[1::2]):
+        assert pickled.count(before) == 1
+        pickled = pickled.replace(before, after)
+    return archive([("m/data.pkl", pickled)] + FILES[1:])
+
+
 SYSTEM = b"\x80\2}(X\x10\0\0\0protocol_versionM\xe9\3X\r\0\0\0little_endian\x88u."
 VALUES = b"\x80\2" + PICKLE.replace(b"K\4tQ", b"K\4NtQ")
 STORAGE = struct.pack("<Q", 4) + bytes(range(16))
@@ -97,6 +106,11 @@ def bad():
     write("bad", "zip-encrypted", archive(flags=1))
     write("bad", "pickle-two-values", archive([("m/data.pkl", b"NN.")]))
     write("bad", "pickle-trailing", archive([("m/data.pkl", b"}.N.")]))
+    write("bad", "pickle-key-twice", changed(b"X\5\0\0\0epoch", b"X\1\0\0\0a"))
+    write("bad", "pickle-sets-elements", changed(
+        b"ctorch._utils\n_rebuild_tensor_v2", b"ctorch._utils\n_rebuild_parameter_with_state\n("
+        b"ctorch._utils\n_rebuild_tensor_v2", b"tRX\5", b"tR\x89N}X\4\0\0\0realK\1stRX\5"))
+    write("bad", "pickle-sets-items", changed(b"tRX\5", b"tRK\0K\1sX\5"))
     write("bad", "pickle-memo", archive([("m/data.pkl", b"Nr\xff\xff\xff\xff.")]))
     write("bad", "torch-big-endian", archive([("m/data.pkl", b"}."), ("m/byteorder", b"big")]))
     write("bad", "torch-no-storage", archive(FILES[:2]))
