@@ -37,6 +37,7 @@ enum {
     TMI_MARK_ON_PATH = 0x800, /* the walk is inside of it */
     TMI_MARK_SEEN_AS_PAIRS = 0x1000,
     TMI_MARK_SETS_ELEMENTS = 0x2000, /* a dict whose keys name attributes that set elements */
+    TMI_MARK_TAKEN = 0x4000,         /* a call has copied its items, so no more may follow */
     TMI_KIND_MASK = 0xff
 };
 

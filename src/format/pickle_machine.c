@@ -133,6 +133,9 @@ static bool append_items(tmi_pickle *p, tmi_ref to, size_t from, size_t count, u
     uint32_t last = tmi_node(p, to)[TMI_WORD_LAST];
     if (count == 0)
         return true;
+    if (tmi_node(p, to)[TMI_WORD_KIND] & TMI_MARK_TAKEN)
+        return bad_pickle(p, "items are added to a value that a call has copied before, so that it "
+                             "did not see them");
     if (!make_room(p, nodes, count + SEGMENT_WORDS))
         return false;
     uint32_t *node = tmi_node(p, to), *words = nodes->at;
@@ -202,31 +205,55 @@ static bool sets_elements(const tmi_pickle *p, tmi_ref attributes) {
             tmi_tuple_count(p, node[TMI_WORD_ARGS]) > 0);
 }
 
+/* Marks a value whose items a call copies. */
+static void mark_taken(tmi_pickle *p, tmi_ref ref) {
+    if (tmi_is_kind(p, ref, TMI_PICKLE_LIST) || tmi_is_kind(p, ref, TMI_PICKLE_DICT) ||
+        tmi_is_kind(p, ref, TMI_PICKLE_SET) || tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
+        tmi_node(p, ref)[TMI_WORD_KIND] |= TMI_MARK_TAKEN;
+}
+
+/* Marks lists of items or of numbers. No known callable has them further behind. */
+static void mark_taken_items(tmi_pickle *p, tmi_ref args) {
+    enum { LOOKED_AT = 4 };
+    uint32_t count = tmi_tuple_count(p, args);
+    for (uint32_t i = 0; i < count && i < LOOKED_AT; i++)
+        mark_taken(p, tmi_tuple_item(p, args, i));
+}
+
+/* Whether the attributes among the arguments would set elements. */
+static bool arguments_set_elements(const tmi_pickle *p, tmi_ref args) {
+    enum { ATTRIBUTES = 3 };
+    if (tmi_tuple_count(p, args) <= ATTRIBUTES)
+        return false;
+    tmi_ref state = tmi_tuple_item(p, args, ATTRIBUTES);
+    uint32_t parts = tmi_tuple_count(p, state); /* of two dicts; more are an error for torch */
+    return sets_elements(p, state) ||
+           (parts > 0 && sets_elements(p, tmi_tuple_item(p, state, 0))) ||
+           (parts > 1 && sets_elements(p, tmi_tuple_item(p, state, 1)));
+}
+
 /*
- * Whether a call that gives a tensor would set elements of a storage, which other tensors may use,
- * too. torch gives the tensor each attribute of a dict, or of two dicts in a tuple.
+ * Takes the arguments of a known callable. A tensor of a subclass has those of another one inside.
+ * Fails if attributes set elements of a storage, which other tensors may use, too.
  */
-static bool call_sets_elements(const tmi_pickle *p, tmi_ref callable, tmi_ref args) {
-    enum { FUNCTION = 0, ARGUMENTS = 2, ATTRIBUTES = 3, MOST_INSIDE = 8 };
-    unsigned which = tmi_pickle_global_of(p, callable)->which;
-    for (unsigned i = 0; which == TMI_GLOBAL_WRAPPED || which == TMI_GLOBAL_SUBCLASS; i++) {
-        uint32_t count = tmi_tuple_count(p, args);
-        if (count > ATTRIBUTES) {
-            tmi_ref state = tmi_tuple_item(p, args, ATTRIBUTES);
-            uint32_t parts = tmi_tuple_count(p, state);
-            if (sets_elements(p, state) ||
-                (parts > 0 && sets_elements(p, tmi_tuple_item(p, state, 0))) ||
-                (parts > 1 && sets_elements(p, tmi_tuple_item(p, state, 1))))
-                return true;
-        }
-        if (which == TMI_GLOBAL_WRAPPED || count <= ARGUMENTS)
-            return false;
-        if (i == MOST_INSIDE)
+static bool take_call_arguments(tmi_pickle *p, tmi_ref callable, tmi_ref args) {
+    enum { FUNCTION = 0, ARGUMENTS = 2, MOST_INSIDE = 8 };
+    const tmi_pickle_global *global = tmi_pickle_global_of(p, callable);
+    for (unsigned i = 0; global->which != TMI_GLOBAL_UNKNOWN; i++) {
+        bool is_subclass = global->which == TMI_GLOBAL_SUBCLASS;
+        mark_taken_items(p, args);
+        if ((is_subclass || global->which == TMI_GLOBAL_WRAPPED) && arguments_set_elements(p, args))
+            return bad_pickle(p, "a tensor gets an attribute that sets its elements, which other "
+                                 "tensors may use");
+        if (!is_subclass || tmi_tuple_count(p, args) <= ARGUMENTS)
             return true;
-        which = tmi_pickle_global_of(p, tmi_tuple_item(p, args, FUNCTION))->which;
+        if (i == MOST_INSIDE)
+            return stop_pickle(p, TENMAP_ERR_LIMIT,
+                               "it makes a tensor of a subclass of a subclass, more than 8 times");
+        global = tmi_pickle_global_of(p, tmi_tuple_item(p, args, FUNCTION));
         args = tmi_tuple_item(p, args, ARGUMENTS);
     }
-    return false;
+    return true;
 }
 
 /* Pushes the object that a real unpickler would get from this call. Nothing is called here. */
@@ -236,9 +263,8 @@ static bool make_object(tmi_pickle *p, tmi_ref callable, tmi_ref args, bool call
         return bad_pickle(p, "the arguments of a call are not a tuple");
     if (!tmi_is_node(callable))
         return bad_pickle(p, "what is called is a string or a number");
-    if (call_sets_elements(p, callable, args))
-        return bad_pickle(p, "a tensor gets an attribute that sets its elements, which other "
-                             "tensors may use");
+    if (!take_call_arguments(p, callable, args))
+        return false;
     if (!new_node(p, TMI_PICKLE_OBJECT, TMI_OBJECT_WORDS, &ref))
         return false;
     uint32_t *node = tmi_node(p, ref);
@@ -556,6 +582,8 @@ static bool do_build(tmi_pickle *p, const pickle_step *step) {
     if (tmi_node(p, to)[TMI_WORD_STATE] != TMI_NO_REF)
         return bad_pickle(p, "an object is given a state twice");
     tmi_node(p, to)[TMI_WORD_STATE] = state;
+    if (tmi_object_global(p, to)->which != TMI_GLOBAL_UNKNOWN)
+        mark_taken(p, state);
     return true;
 }
 

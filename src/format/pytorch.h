@@ -13,7 +13,7 @@ typedef struct tmi_torch_storage {
     const char *key;
     size_t key_len;
     uint64_t at, bytes;            /* counted from the model's first byte */
-    const tmi_pickle_global *type; /* what the first tensor says; NULL: none did yet */
+    const tmi_pickle_global *type; /* what the pickle says first; NULL: nothing, or no known one */
 } tmi_torch_storage;
 
 /* A checkpoint while its pickle is turned into tensors. */
@@ -134,6 +134,8 @@ typedef struct tmi_torch_problem {
     uint32_t code; /* TENMAP_FOUND_* */
 } tmi_torch_problem;
 
+/* Sets the types of all storages, also of those that no listed tensor uses. */
+void tmi_torch_take_types(tmi_torch *t);
 /* Describes the tensor; false, with the problem set, if it cannot be opened. */
 bool tmi_torch_describe(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
                         tmi_torch_problem *problem);

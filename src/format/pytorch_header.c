@@ -415,6 +415,7 @@ static tenmap_status keep_torch_values(tmi_torch *t) {
 /* Lists the tensors and the plain values. */
 static tenmap_status fill_tables(tmi_torch *t) {
     torch_tables tables = {.count = 0};
+    tmi_torch_take_types(t);
     tenmap_status status = tmi_torch_find_tensors(t, &tables.names);
     if (status == TENMAP_OK)
         status = fill_tensors(t, &tables);

@@ -41,23 +41,6 @@ static tmi_ref list_inside(const tmi_torch *t, tmi_ref list) {
     return is_size && tmi_tuple_count(p, args) == 1 ? tmi_tuple_item(p, args, 0) : TMI_NO_REF;
 }
 
-/*
- * Whether a call at node `at` sees all items of the list: torch copies it there, and the pickle may
- * add items later.
- */
-static bool is_complete(const tmi_torch *t, tmi_ref list, uint32_t at) {
-    enum { SEGMENT_WORDS = 2 };
-    const tmi_pickle *p = &t->pickle;
-    if (tmi_is_kind(p, list, TMI_PICKLE_OBJECT)) { /* a torch.Size */
-        at = list >> 1;
-        list = list_inside(t, list);
-    }
-    if (!tmi_is_kind(p, list, TMI_PICKLE_LIST))
-        return true;
-    uint32_t last = tmi_node(p, list)[TMI_WORD_LAST];
-    return last == 0 || last + SEGMENT_WORDS + (p->nodes.at[last + 1] & ~TMI_SEGMENT_PAIRS) <= at;
-}
-
 static bool is_empty_tuple(const tmi_pickle *p, tmi_ref ref) {
     return ref != TMI_NO_REF && !tmi_is_node(ref) && tmi_atom_of(p, ref).kind == TMI_ATOM_TUPLE;
 }
@@ -171,7 +154,6 @@ static bool describe_storage(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
         count <= VIEW || (!tmi_is_node(view) && tmi_atom_of(p, view).kind == TMI_ATOM_NONE);
     if (!whole && !take_view(t, view, type->bytes, out, problem))
         return false;
-    storage->type = type;
     out->storage = storage;
     out->dtype = type->dtype;
     if (type->dtype == TENMAP_AS_STORED)
@@ -180,13 +162,28 @@ static bool describe_storage(tmi_torch *t, tmi_ref ref, tmi_torch_tensor *out,
     return true;
 }
 
+void tmi_torch_take_types(tmi_torch *t) {
+    enum { TYPE = 1, KEY = 2, ELEMENTS = 4 };
+    const tmi_pickle *p = &t->pickle;
+    char key[KEY_ROOM];
+    size_t len;
+    for (uint32_t at = p->first_persistent; at; at = p->nodes.at[at + TMI_WORD_FOLLOWING]) {
+        tmi_ref id = p->nodes.at[at + TMI_WORD_ID];
+        if (tmi_tuple_count(p, id) <= ELEMENTS)
+            continue;
+        const tmi_pickle_global *type = tmi_pickle_global_of(p, tmi_tuple_item(p, id, TYPE));
+        tmi_torch_storage *storage = find_storage(t, tmi_tuple_item(p, id, KEY), key, &len);
+        if (storage && !storage->type && type->which == TMI_GLOBAL_STORAGE)
+            storage->type = type;
+    }
+}
+
 /* Calls. */
 
 /* A call that gives a tensor: of which global, with which arguments. */
 typedef struct torch_call {
     const tmi_pickle_global *global;
     tmi_ref args;
-    uint32_t at; /* the node of what it gives */
 } torch_call;
 
 static bool call_at(const tmi_torch *t, tmi_ref ref, torch_call *call, tmi_torch_problem *problem) {
@@ -194,8 +191,7 @@ static bool call_at(const tmi_torch *t, tmi_ref ref, torch_call *call, tmi_torch
     if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
         return BAD_TENSOR(problem, "it should be a tensor, but is another value");
     const uint32_t *node = tmi_node(p, ref);
-    *call = (torch_call){tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]), node[TMI_WORD_ARGS],
-                         ref >> 1};
+    *call = (torch_call){tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]), node[TMI_WORD_ARGS]};
     bool changed = node[TMI_WORD_FIRST] || node[TMI_WORD_STATE] != TMI_NO_REF;
     if (call->global->which != TMI_GLOBAL_UNKNOWN)
         return !changed || BAD_TENSOR(problem, "the pickle gives it items or a state, which would "
@@ -215,7 +211,7 @@ static bool find_call(const tmi_torch *t, tmi_ref ref, torch_call *call,
                       tmi_torch_problem *problem) {
     enum { OF = 0, ARGS = 2 };
     const tmi_pickle *p = &t->pickle;
-    *call = (torch_call){tmi_pickle_global_of(p, TMI_NO_REF), TMI_NO_REF, 0};
+    *call = (torch_call){tmi_pickle_global_of(p, TMI_NO_REF), TMI_NO_REF};
     if (!call_at(t, ref, call, problem))
         return false;
     for (unsigned i = 0; i < MOST_WRAPPED; i++) {
@@ -235,7 +231,7 @@ static bool find_call(const tmi_torch *t, tmi_ref ref, torch_call *call,
                 !tmi_is_kind(p, tmi_tuple_item(p, call->args, ARGS), TMI_PICKLE_TUPLE))
                 return BAD_TENSOR(problem, "a tensor of a subclass has no tensor");
             *call = (torch_call){tmi_pickle_global_of(p, tmi_tuple_item(p, call->args, OF)),
-                                 tmi_tuple_item(p, call->args, ARGS), call->at};
+                                 tmi_tuple_item(p, call->args, ARGS)};
             break;
         case TMI_GLOBAL_UNKNOWN:
             return OTHER_TENSOR_KIND(problem, "it would be made by code, which is not run");
@@ -295,9 +291,6 @@ static bool take_call(tmi_torch *t, const torch_call *call, tmi_torch_tensor *ou
         return false;
     out->shape = tmi_tuple_item(p, args, SHAPE);
     out->strides = tmi_tuple_item(p, args, STRIDES);
-    if (!is_complete(t, out->shape, call->at) || !is_complete(t, out->strides, call->at))
-        return BAD_TENSOR(problem,
-                          "the pickle adds items to its shape or strides after it is made");
     if (!tmi_is_count(p, tmi_tuple_item(p, args, OFFSET), &out->offset))
         return BAD_TENSOR(problem, "its offset in the storage is not a whole number");
     if (!tmi_torch_rank(t, out->shape, &out->rank) ||

@@ -681,24 +681,66 @@ static void classes_of_tensors_make_tensors(void **state) {
 
 /* torch reads the list when it makes the tensor, and sees no items that are added later. */
 static void shapes_do_not_grow_after_the_tensor_is_made(void **state) {
-    static const char grows[] = "the pickle adds items to its shape or strides";
+    static const char grows[] = "items are added to a value that a call has copied";
     (void)state;
     bytes file = WITH_ARGUMENTS("K\0]K\30a]K\1a\x89N");
     check_names(file, 0, "a");
     free(file.at);
     torch_bytes p = {{NULL, 0}, 0};
-    for (unsigned size_too = 0; size_too < 2; size_too++) {
+    for (unsigned how = 0; how < 3; how++) { /* lists, a torch.Size, and in a subclass */
         TORCH_LITERAL(&p, "](]q\1K\2a]q\2K\1a");
-        pickle_global(&p, "torch._utils", "_rebuild_tensor_v2");
-        TORCH_LITERAL(&p, "(" OTHER_STORAGE "K\0");
-        if (size_too) {
-            pickle_global(&p, "torch", "Size");
-            TORCH_LITERAL(&p, "h\1\x85Rh\2\x89NtRh\1K\2ah\2K\1ae");
-        } else {
-            TORCH_LITERAL(&p, "h\1h\2\x89NtRh\1K\2ah\2K\1ae");
+        if (how == 2) {
+            pickle_global(&p, "torch._tensor", "_rebuild_from_type_v2");
+            TORCH_LITERAL(&p, "(");
         }
+        pickle_global(&p, "torch._utils", "_rebuild_tensor_v2");
+        if (how == 2)
+            pickle_global(&p, "torch", "Tensor");
+        TORCH_LITERAL(&p, "(" OTHER_STORAGE "K\0");
+        if (how == 1) {
+            pickle_global(&p, "torch", "Size");
+            TORCH_LITERAL(&p, "h\1\x85Rh\2\x89NtR");
+        } else {
+            TORCH_LITERAL(&p, "h\1h\2\x89Nt");
+            if (how == 2)
+                TORCH_LITERAL(&p, "}t");
+            TORCH_LITERAL(&p, "R");
+        }
+        TORCH_LITERAL(&p, "h\1K\2ah\2K\1ae");
         refuse(finish(&p, 2), TENMAP_ERR_FORMAT, grows);
     }
+}
+
+/* So does a dict or a list that is made of others. */
+static void arguments_do_not_grow_after_the_call(void **state) {
+    static const char *const makes[] = {"collections\nOrderedDict", "collections\nOrderedDict",
+                                        "builtins\nset"};
+    torch_bytes p = {{NULL, 0}, 0};
+    (void)state;
+    for (unsigned how = 0; how < 3; how++)
+        for (unsigned grows = 0; grows < 2; grows++) {
+            TORCH_LITERAL(&p, "](");
+            torch_put(&p, how ? "]q\1" : "}q\1", 3);
+            if (how < 2)
+                TORCH_LITERAL(&p, "X\1\0\0\0w");
+            pickle_vector(&p, "0", 24);
+            torch_put(&p, how == 0 ? "s" : how == 1 ? "\x86" "a" : "a", how == 1 ? 2 : 1);
+            TORCH_LITERAL(&p, "0c");
+            torch_put(&p, makes[how], strlen(makes[how]));
+            TORCH_LITERAL(&p, "\nh\1\x85R");
+            if (grows && how == 0)
+                TORCH_LITERAL(&p, "h\1X\1\0\0\0vK\1s0");
+            else if (grows)
+                TORCH_LITERAL(&p, "h\1K\1a0");
+            TORCH_LITERAL(&p, "e");
+            bytes file = finish(&p, 1);
+            if (grows) {
+                refuse(file, TENMAP_ERR_FORMAT, "a value that a call has copied");
+                continue;
+            }
+            check_names(file, 0, how < 2 ? "0.w" : "0.0");
+            free(file.at);
+        }
 }
 
 static void ranks_have_a_bound(void **state) {
@@ -884,6 +926,16 @@ static void a_storage_has_one_type(void **state) {
     pickle_put_tensor(&p, &(pickle_tensor){"0", 48, 0, {48}, {1}, 1, "HalfStorage", NULL});
     TORCH_LITERAL(&p, "u");
     refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "elsewhere");
+    /* In a branch that is not the model, too: older torch takes the first type for both. */
+    TORCH_LITERAL(&p, "}(");
+    pickle_text(&p, "optimizer");
+    TORCH_LITERAL(&p, "}(");
+    pickle_text(&p, "b");
+    pickle_put_tensor(&p, &(pickle_tensor){"0", 48, 0, {48}, {1}, 1, "HalfStorage", NULL});
+    TORCH_LITERAL(&p, "u");
+    put_branch(&p, "state_dict", "a");
+    TORCH_LITERAL(&p, "u");
+    refuse(finish(&p, 1), TENMAP_ERR_FORMAT, "elsewhere");
 }
 
 static void bytes_after_the_pickle_are_refused(void **state) {
@@ -1027,6 +1079,7 @@ int main(void) {
         cmocka_unit_test(attributes_inside_of_a_subclass_are_seen),
         cmocka_unit_test(classes_of_tensors_make_tensors),
         cmocka_unit_test(shapes_do_not_grow_after_the_tensor_is_made),
+        cmocka_unit_test(arguments_do_not_grow_after_the_call),
         cmocka_unit_test(ranks_have_a_bound),
         cmocka_unit_test(code_is_a_finding),
         cmocka_unit_test(calls_come_first_among_code),
