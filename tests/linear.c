@@ -540,6 +540,7 @@ static const struct linear_case {
     {"torch-keys", pickle_keys, 12500000, 2.2, 0, TORCH, TENMAP_OK},
     {"torch-alternating", pickle_alternating, 5000000, 2.2, 0, TORCH, TENMAP_OK},
     {"torch-storages", pickle_storages, 800000, 2.3, 0, TORCH, TENMAP_OK},
+    {"torch-copies", pickle_copies, 5000000, 2.2, 0, TORCH, TENMAP_ERR_LIMIT},
     {"legacy-memos", pickle_memos, 25000000, 2.2, 0, LEGACY, TENMAP_OK},
     {"legacy-gets", pickle_gets, 25000000, 2.2, 0, LEGACY, TENMAP_OK},
     {"legacy-tuples", pickle_tuples, 50000000, 2.2, 0, LEGACY, TENMAP_ERR_LIMIT},

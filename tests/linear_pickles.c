@@ -173,6 +173,23 @@ uint64_t pickle_views(FILE *f, size_t n) {
     return 1;
 }
 
+/* Dicts that are made of one list, whose items are no pairs but for the last one. */
+uint64_t pickle_copies(FILE *f, size_t n) {
+    PUT(f, "\x80\2");
+    put_shared(f);
+    PUT(f, "](");
+    for (size_t i = 0; i < n; i++)
+        PUT(f, "K\1");
+    PUT(f, "X\1\0\0\0w");
+    put_vector(f);
+    PUT(f, "\x86"
+           "e\x85q\0030ccollections\nOrderedDict\nq\0040](");
+    for (size_t i = 0; i < n; i++)
+        PUT(f, "h\4h\3R");
+    PUT(f, "e.");
+    return 1;
+}
+
 /* Files */
 
 static void fail(const char *what) {

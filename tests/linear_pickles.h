@@ -10,7 +10,7 @@ typedef uint64_t write_pickle(FILE *f, size_t n);
 
 write_pickle pickle_memos, pickle_gets, pickle_tuples, pickle_nested, pickle_string, pickle_tensors,
     pickle_values, pickle_keys, pickle_alternating, pickle_storages, pickle_references,
-    pickle_views;
+    pickle_views, pickle_copies;
 
 /* Writes a checkpoint around a pickle: a zip archive, or the form from before torch 1.6. */
 void write_torch_zip(FILE *f, write_pickle *pickle, size_t n);

@@ -269,8 +269,7 @@ static size_t line_text(const tmi_atom *atom, char *out, size_t room) {
         char piece[4];
         const char *text = atom->text + at;
         size_t left = atom->len - at;
-        size_t taken =
-            quoted ? take_quoted(text, left, &c) : take_unicode(text, left, &plain, &c);
+        size_t taken = quoted ? take_quoted(text, left, &c) : take_unicode(text, left, &plain, &c);
         bool surrogate = c >= 0xd800 && c < 0xe000;
         if (taken == 0 || surrogate)
             return SIZE_MAX;

@@ -109,7 +109,7 @@ void tmi_torch_names_free(tmi_torch_names *names);
 /*
  * Looks for a key that the dict has twice, in Python's sense, with a tensor in one of its values.
  * Sets *twice to the second one, or leaves it as it is. The marks of values that hold tensors are
- * set. Each byte of a key takes a step from *steps: LIMIT if there are none left.
+ * set. Each item, and each byte of a key, takes a step from *steps: LIMIT if none are left.
  */
 tenmap_status tmi_torch_find_twin(tmi_torch *t, tmi_ref dict, uint64_t *steps, tmi_ref *twice);
 

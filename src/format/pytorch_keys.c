@@ -19,7 +19,8 @@ enum { KEY_NUMBER = 16 };
 typedef struct key_walk {
     const tmi_torch *t;
     tmi_pickle_cursor outer, inner;
-    bool inside; /* of what the dict was made of */
+    bool inside;     /* of what the dict was made of */
+    uint64_t looked; /* at so many items, of which some have no key */
 } key_walk;
 
 static key_walk walk_keys(const tmi_torch *t, tmi_ref dict) {
@@ -29,7 +30,7 @@ static key_walk walk_keys(const tmi_torch *t, tmi_ref dict) {
 
 static bool next_key(key_walk *w, tmi_pickle_item *item) {
     const tmi_pickle *p = &w->t->pickle;
-    for (;;) {
+    for (;; w->looked++) {
         if (w->inside && tmi_pickle_next(p, &w->inner, item)) {
             if (item->key != TMI_NO_REF && !tmi_is_node(item->key))
                 return true;
@@ -121,13 +122,15 @@ tenmap_status tmi_torch_find_twin(tmi_torch *t, tmi_ref dict, uint64_t *steps, t
     uint64_t count = 0, room = 0;
     while (next_key(&walk, &item)) {
         tmi_atom atom = tmi_atom_of(&t->pickle, item.key);
-        uint64_t cost = 1 + (uint64_t)atom.len;
-        if (cost > *steps)
+        if (atom.len > *steps)
             return TENMAP_ERR_LIMIT;
-        *steps -= cost;
+        *steps -= atom.len;
         count++;
         room += key_room(&atom);
     }
+    if (walk.looked + count > *steps)
+        return TENMAP_ERR_LIMIT;
+    *steps -= walk.looked + count;
     if (count < 2)
         return TENMAP_OK;
     /* Steps bound both. */

@@ -628,7 +628,8 @@ static void attributes_that_set_elements_are_refused(void **state) {
     ATTRIBUTES("N}X\4\0\0\0dataK\1s\x86", false);
     ATTRIBUTES("ccollections\nOrderedDict\n)RX\4\0\0\0dataK\1s", false);
     ATTRIBUTES("ccollections\nOrderedDict\n(](X\4\0\0\0dataK\1\x86"
-               "etR", false);
+               "etR",
+               false);
     ATTRIBUTES("}(X\3\0\0\0tagK\1X\5\0\0\0data2K\1u", true);
     ATTRIBUTES("}X\3\0\0\0tagX\4\0\0\0datas}\x86", true);
     ATTRIBUTES("ccollections\nOrderedDict\n)RX\3\0\0\0tagK\1s", true);
@@ -724,7 +725,12 @@ static void arguments_do_not_grow_after_the_call(void **state) {
             if (how < 2)
                 TORCH_LITERAL(&p, "X\1\0\0\0w");
             pickle_vector(&p, "0", 24);
-            torch_put(&p, how == 0 ? "s" : how == 1 ? "\x86" "a" : "a", how == 1 ? 2 : 1);
+            torch_put(&p,
+                      how == 0   ? "s"
+                      : how == 1 ? "\x86"
+                                   "a"
+                                 : "a",
+                      how == 1 ? 2 : 1);
             TORCH_LITERAL(&p, "0c");
             torch_put(&p, makes[how], strlen(makes[how]));
             TORCH_LITERAL(&p, "\nh\1\x85R");
@@ -913,7 +919,8 @@ static void a_dict_has_each_key_once(void **state) {
     TORCH_LITERAL(&p, "ccollections\nOrderedDict\n]"); /* in its arguments, then as an item */
     pickle_text(&p, "w");
     pickle_vector(&p, "0", 24);
-    TORCH_LITERAL(&p, "\x86" "a\x85RX\1\0\0\0wK\1s");
+    TORCH_LITERAL(&p, "\x86"
+                      "a\x85RX\1\0\0\0wK\1s");
     refuse(finish(&p, 1), TENMAP_ERR_FORMAT, twice);
 }
 
