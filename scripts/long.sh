@@ -129,6 +129,7 @@ check "1,000,000 mutated NumPy files, AddressSanitizer" \
     sanitized address,undefined random_numpy 1000000
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
+check "Python: the suite and 8 threads at once, without the GIL" bash python/tests/check.sh free-threaded
 check "Python: the reference's own suite, with tensorflow and paddle too" \
     env TENMAP_LONG=1 bash python/tests/check.sh reference
 release_files() {

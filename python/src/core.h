@@ -9,17 +9,36 @@
  * caller's code can run meanwhile, and also in callbacks, in finalizers during garbage collection,
  * and wherever an argument is inspected. So a function first takes its references, then parses,
  * then checks, then uses, and none of the caller's code runs between the last two steps.
+ *
+ * A free-threaded Python has no GIL. There, what several threads may change is used inside of
+ * TPY_LOCK, and everything else is never changed after other threads can see it.
  */
 #ifndef TENMAP_PYTHON_CORE_H
 #define TENMAP_PYTHON_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdatomic.h>
 #include <tenmap.h>
+
+/*
+ * TPY_LOCK(object); ... TPY_UNLOCK(); is a critical section of the object on a free-threaded
+ * Python, and does nothing with the GIL. Like the GIL, it is released wherever the thread waits,
+ * and in Py_BEGIN_ALLOW_THREADS. No return, break or goto may leave it.
+ */
+#ifdef Py_GIL_DISABLED
+#define TPY_LOCK(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define TPY_UNLOCK() Py_END_CRITICAL_SECTION()
+#else
+#define TPY_LOCK(object)                                                                           \
+    {                                                                                              \
+        (void)(object)
+#define TPY_UNLOCK() }
+#endif
 
 typedef struct tpy_pool tpy_pool;
 
-/* Per interpreter: nothing in this module is global. */
+/* Per interpreter: nothing in this module is global. The module locks what can change. */
 typedef struct tpy_state {
     PyTypeObject *memory_type, *handle_type, *model_type, *tensor_type, *writer_type,
         *exporter_type;
@@ -27,7 +46,8 @@ typedef struct tpy_state {
     PyObject *make_error;   /* tenmap._errors.make */
     PyObject *module;       /* borrowed */
     tpy_pool *pool;         /* memory that is kept for later loads, or NULL */
-    size_t small_pages;     /* bytes to allocate on small pages before huge ones are tried again */
+    /* Bytes to allocate on small pages before huge ones are tried again. */
+    _Atomic size_t small_pages;
 } tpy_state;
 
 /* errors.c */
@@ -136,9 +156,10 @@ PyObject *tpy_assemble(PyObject *module, PyObject *args);
 
 /* pool.c: memory that is kept for later loads */
 
-void *tpy_pool_take(tpy_pool *pool, size_t size, size_t *base_size);
-/* 1 if the pool, which may be NULL, keeps this memory of tenmap_alloc. */
-int tpy_pool_give(tpy_pool *pool, void *base, size_t size);
+/* A kept block for `size` bytes, of which it wastes a fifth at most; NULL if there is none. */
+void *tpy_pool_take(tpy_state *state, size_t size, size_t *base_size);
+/* 1 if the pool, if there is one, keeps this memory of tenmap_alloc. */
+int tpy_pool_give(tpy_state *state, void *base, size_t size);
 void tpy_pool_free(tpy_pool *pool);
 PyObject *tpy_keep_memory(PyObject *module, PyObject *args);
 
@@ -148,10 +169,11 @@ typedef struct tpy_handle {
     PyObject_HEAD tenmap_model *model;
     tpy_state *state;
     PyObject *module;           /* keeps the state alive */
+    PyObject *tensor_class;     /* the class of its tensors, or NULL */
     Py_buffer buffer;           /* of a model in memory; obj is NULL otherwise */
     int dequantize;             /* block dtypes appear as dequantized values */
     tpy_io *io;                 /* of a file object */
-    struct tpy_private *shared; /* NULL until a writable view is made */
+    struct tpy_private *shared; /* NULL until a writable view is made; the handle locks it */
     tenmap_io *http;            /* of an address; NULL otherwise */
 } tpy_handle;
 

@@ -3,31 +3,44 @@
 
 #include <string.h>
 
+/* tenmap._errors.make, which is imported at the first failure; a new reference. */
+static PyObject *make_error_of(tpy_state *state) {
+    PyObject *make, *before;
+    TPY_LOCK(state->module);
+    make = Py_XNewRef(state->make_error);
+    TPY_UNLOCK();
+    if (make != NULL)
+        return make;
+    PyObject *module = PyImport_ImportModule("tenmap._errors");
+    make = module != NULL ? PyObject_GetAttrString(module, "make") : NULL;
+    Py_XDECREF(module);
+    if (make == NULL)
+        return NULL;
+    TPY_LOCK(state->module);
+    before = state->make_error; /* another failure may have set it meanwhile */
+    state->make_error = Py_NewRef(make);
+    TPY_UNLOCK();
+    Py_XDECREF(before);
+    return make;
+}
+
 PyObject *tpy_fail(tpy_state *state, const tenmap_error *error, PyObject *path, PyObject *tensor) {
     if (PyErr_Occurred() != NULL)
         return NULL;
-    if (state->make_error == NULL) {
-        PyObject *module = PyImport_ImportModule("tenmap._errors");
-        if (module == NULL)
-            return NULL;
-        PyObject *make = PyObject_GetAttrString(module, "make");
-        Py_DECREF(module);
-        if (make == NULL)
-            return NULL;
-        PyObject *before = state->make_error; /* another failure may have set it meanwhile */
-        state->make_error = make;
-        Py_XDECREF(before);
-    }
+    PyObject *make = make_error_of(state);
+    if (make == NULL)
+        return NULL;
+    PyObject *exception = NULL;
     PyObject *text =
         PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
-    if (text == NULL)
-        return NULL;
-    PyObject *exception =
-        PyObject_CallFunction(state->make_error, "iOiIKKOO", (int)error->status, text,
-                              (int)error->os_error, (unsigned int)error->remedy,
-                              (unsigned long long)error->offset, (unsigned long long)error->index,
-                              path != NULL ? path : Py_None, tensor != NULL ? tensor : Py_None);
-    Py_DECREF(text);
+    if (text != NULL)
+        exception =
+            PyObject_CallFunction(make, "iOiIKKOO", (int)error->status, text, (int)error->os_error,
+                                  (unsigned int)error->remedy, (unsigned long long)error->offset,
+                                  (unsigned long long)error->index, path != NULL ? path : Py_None,
+                                  tensor != NULL ? tensor : Py_None);
+    Py_XDECREF(text);
+    Py_DECREF(make);
     if (exception != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
         Py_DECREF(exception);

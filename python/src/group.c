@@ -94,7 +94,10 @@ static int group_is_done(struct tpy_group *group, MPI_Request request) {
     if (done < 0) {
         group_keep(group);
     } else if (PyList_Size(group->failed) > 0) {
-        PyErr_SetObject(PyExc_ConnectionError, PyList_GetItem(group->failed, 0));
+        PyObject *words = PySequence_GetItem(group->failed, 0);
+        if (words != NULL)
+            PyErr_SetObject(PyExc_ConnectionError, words);
+        Py_XDECREF(words);
         group_keep(group);
         return -1;
     }

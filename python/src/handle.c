@@ -17,6 +17,7 @@ static void handle_dealloc(PyObject *self) {
         PyBuffer_Release(&handle->buffer);
     tpy_http_free(handle->http);
     tpy_io_free(handle->io);
+    Py_XDECREF(handle->tensor_class);
     Py_XDECREF(handle->module);
     tpy_free_object(self);
 }
@@ -142,6 +143,9 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
         return NULL;
     handle->state = state;
     handle->module = Py_NewRef(state->module);
+    TPY_LOCK(state->module);
+    handle->tensor_class = Py_XNewRef(state->tensor_class);
+    TPY_UNLOCK();
     handle->dequantize = asked->dequantize;
     int opened = -1;
     switch (kind_of(source)) {

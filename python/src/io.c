@@ -15,15 +15,15 @@ struct tpy_io {
     PyObject *file;
     PyObject *lock;       /* threading.Lock: makes seek and read one step */
     PyObject *exceptions; /* number to exception, the latest ones */
-    unsigned long long last_number;
-    unsigned long reader; /* the thread that holds the lock; 0: none */
+    _Atomic unsigned long long last_number;
+    _Atomic unsigned long reader; /* the thread that holds the lock; 0: none */
 };
 
 /*
- * If many threads fail at once, the library reports one of them; this limits how many of the
- * others' exceptions are kept.
+ * If many threads of a call fail at once, the library reports one of them; this limits how many of
+ * the exceptions that nobody asks for are kept.
  */
-#define KEPT_EXCEPTIONS 64
+#define KEPT_EXCEPTIONS 1024
 
 #define RAISED "the file object raised an exception, number "
 
@@ -89,16 +89,15 @@ int tpy_io_raise(tpy_io *io, const char *message) {
     PyObject *key = PyLong_FromUnsignedLongLong(number);
     if (key == NULL)
         return 1;
-    PyObject *exception = PyDict_GetItemWithError(io->exceptions, key);
-    int found = exception != NULL;
-    if (found) {
-        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        forget_exception(io, number);
-        PyErr_Restore(type, value, traceback);
-    }
+    PyObject *pop = PyUnicode_InternFromString("pop");
+    PyObject *exception =
+        pop != NULL ? PyObject_CallMethodObjArgs(io->exceptions, pop, key, Py_None, NULL) : NULL;
+    Py_XDECREF(pop);
     Py_DECREF(key);
+    int found = exception != Py_None;
+    if (found && exception != NULL)
+        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_XDECREF(exception);
     return found;
 }
 

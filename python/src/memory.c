@@ -59,11 +59,14 @@ static int64_t touch(volatile char *byte) {
 static void choose_pages(tpy_state *state, char *data, size_t size) {
     if (size < HUGE_PAGE)
         return;
-    if (state->small_pages > 0) {
-        state->small_pages -= size < state->small_pages ? size : state->small_pages;
+    /* Threads that do this at once may lose one of their sizes, which does not matter. */
+    size_t left = atomic_load_explicit(&state->small_pages, memory_order_relaxed);
+    if (left > 0) {
+        left -= size < left ? size : left;
+        atomic_store_explicit(&state->small_pages, left, memory_order_relaxed);
         (void)madvise(data, size, MADV_NOHUGEPAGE);
     } else if (touch(data) > DEAR_NANOSECONDS) {
-        state->small_pages = SMALL_PAGES_FOR;
+        atomic_store_explicit(&state->small_pages, SMALL_PAGES_FOR, memory_order_relaxed);
         (void)madvise(data + HUGE_PAGE, size - HUGE_PAGE, MADV_NOHUGEPAGE);
     }
 }
@@ -76,7 +79,7 @@ static void choose_pages(tpy_state *state, char *data, size_t size) {
 tpy_memory *tpy_memory_new(tpy_state *state, size_t size) {
     int kind = size >= PAGES_FROM ? KIND_PAGES : KIND_HEAP;
     size_t base_size = size;
-    void *data = kind == KIND_PAGES ? tpy_pool_take(state->pool, size, &base_size) : NULL;
+    void *data = kind == KIND_PAGES ? tpy_pool_take(state, size, &base_size) : NULL;
     int is_fresh = data == NULL;
     if (is_fresh)
         data = kind == KIND_PAGES ? tenmap_alloc(size) : malloc(size > 0 ? size : 1);
@@ -176,7 +179,7 @@ static int is_kept(const tpy_memory *memory) {
     PyErr_Fetch(&type, &value, &traceback);
     tpy_state *state = PyType_GetModuleState(Py_TYPE((PyObject *)(uintptr_t)memory));
     PyErr_Restore(type, value, traceback); /* also instead of an exception of that call */
-    return state != NULL && tpy_pool_give(state->pool, memory->base, memory->base_size);
+    return state != NULL && tpy_pool_give(state, memory->base, memory->base_size);
 }
 
 /*

@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct tpy_model {
-    PyObject_HEAD tpy_handle *handle; /* NULL once closed */
+    PyObject_HEAD tpy_handle *handle; /* NULL once closed; the model locks it */
 } tpy_model;
 
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -23,11 +23,25 @@ static void model_dealloc(PyObject *self) {
  * garbage, which runs such code.
  */
 static tpy_handle *hold(PyObject *self) {
-    tpy_handle *handle = ((tpy_model *)self)->handle;
+    tpy_handle *handle;
+    TPY_LOCK(self);
+    handle = ((tpy_model *)self)->handle;
+    Py_XINCREF((PyObject *)handle);
+    TPY_UNLOCK();
     if (handle == NULL)
         PyErr_SetString(PyExc_ValueError, "the model is closed");
-    Py_XINCREF((PyObject *)handle);
     return handle;
+}
+
+/* Gives the model this handle, which may be NULL, and drops the one that it had. */
+static void swap_handle(PyObject *self, tpy_handle *handle) {
+    tpy_model *model = (tpy_model *)self;
+    tpy_handle *before;
+    TPY_LOCK(self);
+    before = model->handle;
+    model->handle = handle;
+    TPY_UNLOCK();
+    tpy_drop(before);
 }
 
 /* Parses the flags and numbers of _open; -1 with an exception on failure. */
@@ -51,12 +65,9 @@ static int parse_options(PyObject *const *args, tpy_open_options *options) {
 
 /* Gives a model its handle; NULL if there is none, because opening failed. */
 static PyObject *set_handle(PyObject *self, tpy_handle *handle) {
-    tpy_model *model = (tpy_model *)self;
     if (handle == NULL)
         return NULL;
-    tpy_handle *before = model->handle;
-    model->handle = handle;
-    tpy_drop(before);
+    swap_handle(self, handle);
     Py_RETURN_NONE;
 }
 
@@ -134,17 +145,18 @@ static PyObject *model_bytes(PyObject *self, PyObject *args) {
 }
 
 static PyObject *model_close(PyObject *self, PyObject *unused) {
-    tpy_model *model = (tpy_model *)self;
     (void)unused;
-    tpy_handle *handle = model->handle;
-    model->handle = NULL;
-    tpy_drop(handle);
+    swap_handle(self, NULL);
     Py_RETURN_NONE;
 }
 
 static PyObject *model_closed(PyObject *self, void *unused) {
     (void)unused;
-    return PyBool_FromLong(((tpy_model *)self)->handle == NULL);
+    int is_closed;
+    TPY_LOCK(self);
+    is_closed = ((tpy_model *)self)->handle == NULL;
+    TPY_UNLOCK();
+    return PyBool_FromLong(is_closed);
 }
 
 static Py_ssize_t model_length(PyObject *self) {

@@ -10,8 +10,11 @@ static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
         PyErr_SetString(PyExc_TypeError, "expected a subclass of _core.Tensor");
         return NULL;
     }
-    PyObject *before = state->tensor_class;
+    PyObject *before;
+    TPY_LOCK(module);
+    before = state->tensor_class;
     state->tensor_class = Py_NewRef(type);
+    TPY_UNLOCK();
     Py_XDECREF(before);
     Py_RETURN_NONE;
 }
@@ -197,6 +200,9 @@ enum { SLOT_MULTIPLE_INTERPRETERS = 3, OWN_GIL_SUPPORTED = 2 };
 static PyModuleDef_Slot slots_since_312[] = {
     {Py_mod_exec, execute},
     {SLOT_MULTIPLE_INTERPRETERS, (void *)(uintptr_t)OWN_GIL_SUPPORTED},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
     {0, NULL},
 };
 static PyModuleDef_Slot slots_of_311[] = {

@@ -3,7 +3,8 @@
  * some 65,000 mappings, and models have as many tensors.
  *
  * Still, every view has its own bytes. This file notes which bytes it gave to views, and makes a
- * new mapping when some of them are asked for again. The old one lives as long as its views.
+ * new mapping when some of them are asked for again. The old one lives as long as its views. The
+ * handle locks all of this.
  */
 #include "core.h"
 
@@ -58,7 +59,7 @@ static void find_groups(const tenmap_model *model, size_t *groups) {
     }
 }
 
-/* The handle's own; NULL with a MemoryError on failure. */
+/* The handle's own, with the handle locked; NULL with a MemoryError on failure. */
 static tpy_private *private_of(tpy_handle *handle) {
     if (handle->shared != NULL)
         return handle->shared;
@@ -122,31 +123,54 @@ static int map_again(tpy_handle *handle, const tenmap_shard *shard, shared_file 
     return 0;
 }
 
+/* Bytes [begin, begin + size) of the file of a tensor, which has this number in its model. */
+typedef struct wanted_bytes {
+    const tenmap_tensor *tensor;
+    size_t number;
+    uint64_t begin, size;
+    int may_copy;
+} wanted_bytes;
+
+/*
+ * A new reference to a mapping on which nobody else has these bytes, which are taken then. The
+ * caller drops *before. NULL as tpy_private_view.
+ */
+static PyObject *take_bytes(tpy_handle *handle, const wanted_bytes *wanted, tpy_memory **before) {
+    const tenmap_tensor *tensor = wanted->tensor;
+    tpy_private *shared = private_of(handle);
+    if (shared == NULL)
+        return NULL;
+    shared_file *file = &shared->files[tensor->shard];
+    taken_bytes *taken = &shared->taken[shared->groups[wanted->number]];
+    int again =
+        file->memory != NULL && taken->mapping == file->mapping && wanted->begin < taken->until;
+    if (again && wanted->may_copy && wanted->size < MAP_FROM)
+        return NULL;
+    if ((again || file->memory == NULL) &&
+        map_again(handle, tenmap_shard_at(tensor->model, tensor->shard), file, before) != 0)
+        return NULL;
+    taken->mapping = file->mapping;
+    taken->until = wanted->begin + wanted->size;
+    return Py_NewRef((PyObject *)file->memory); /* others may map again meanwhile */
+}
+
 tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t bytes, int may_copy) {
     tpy_handle *handle = self->handle;
     const tenmap_tensor *tensor = self->tensor;
     const tenmap_shard *shard = tenmap_shard_at(tensor->model, tensor->shard);
     Py_ssize_t number = number_of(tensor);
-    tpy_private *shared;
-    if (shard->fd < 0 || number < 0 ||
-        check_size(shard->fd, tensor->file_offset + low + bytes) != 0)
-        return NULL;
-    shared = private_of(handle);
-    if (shared == NULL)
-        return NULL;
-    shared_file *file = &shared->files[tensor->shard];
-    taken_bytes *taken = &shared->taken[shared->groups[number]];
-    tpy_memory *before = NULL;
     uint64_t begin = tensor->file_offset + low;
-    int again = file->memory != NULL && taken->mapping == file->mapping && begin < taken->until;
-    if (again && may_copy && bytes < MAP_FROM)
+    wanted_bytes wanted = {tensor, (size_t)number, begin, bytes, may_copy};
+    tpy_memory *before = NULL;
+    PyObject *mapping;
+    if (shard->fd < 0 || number < 0 || check_size(shard->fd, begin + bytes) != 0)
         return NULL;
-    if ((again || file->memory == NULL) && map_again(handle, shard, file, &before) != 0)
-        return NULL;
-    taken->mapping = file->mapping;
-    taken->until = begin + bytes;
-    PyObject *mapping = Py_NewRef((PyObject *)file->memory); /* others may map again meanwhile */
+    TPY_LOCK(handle);
+    mapping = take_bytes(handle, &wanted, &before);
+    TPY_UNLOCK();
     tpy_drop(before);
+    if (mapping == NULL)
+        return NULL;
     const char *data = ((tpy_memory *)mapping)->data + (begin - shard->offset);
     tpy_memory *view = tpy_memory_view(handle->state, data, (size_t)bytes, mapping);
     Py_DECREF(mapping);

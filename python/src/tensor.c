@@ -19,11 +19,8 @@ static tpy_tensor *tensor_of(PyTypeObject *type, tpy_handle *handle, const tenma
 tpy_tensor *tpy_tensor_new(tpy_handle *handle, const tenmap_tensor *tensor) {
     tpy_state *state = handle->state;
     PyTypeObject *type =
-        state->tensor_class != NULL ? (PyTypeObject *)state->tensor_class : state->tensor_type;
-    Py_INCREF((PyObject *)type); /* which set_tensor_class may replace meanwhile */
-    tpy_tensor *self = tensor_of(type, handle, tensor);
-    Py_DECREF((PyObject *)type);
-    return self;
+        handle->tensor_class != NULL ? (PyTypeObject *)handle->tensor_class : state->tensor_type;
+    return tensor_of(type, handle, tensor);
 }
 
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* The writer itself locks these. */
 typedef struct tpy_writer {
     PyObject_HEAD tenmap_writer *writer; /* NULL before it is created and after it has ended */
     tpy_state *state;
@@ -46,11 +47,16 @@ static void writer_dealloc(PyObject *self) {
     tpy_free_object(self);
 }
 
+static void refuse_ended(void) {
+    PyErr_SetString(PyExc_ValueError, "the writer has ended: it was committed or aborted");
+}
+
+/* Called with the writer locked. NULL with a ValueError if it has ended. */
 static tpy_writer *open_writer(PyObject *self) {
     tpy_writer *writer = (tpy_writer *)self;
     if (writer->writer != NULL)
         return writer;
-    PyErr_SetString(PyExc_ValueError, "the writer has ended: it was committed or aborted");
+    refuse_ended();
     return NULL;
 }
 
@@ -98,26 +104,52 @@ static PyObject *writer_create(PyObject *self, PyTypeObject *defining, PyObject 
     Py_DECREF(path);
     if (created == NULL)
         return NULL;
-    if (writer->module !=
-        NULL) { /* checked only now, because another call may have run meanwhile */
-        tenmap_writer_abort(created);
-        PyErr_SetString(PyExc_TypeError, "a writer is created once");
-        return NULL;
+    int is_first;
+    TPY_LOCK(self);
+    is_first = writer->module == NULL; /* only now, because another call may have run meanwhile */
+    if (is_first) {
+        writer->state = state;
+        writer->module = Py_NewRef(state->module);
+        writer->writer = created;
     }
-    writer->state = state;
-    writer->module = Py_NewRef(state->module);
-    writer->writer = created;
-    Py_RETURN_NONE;
+    TPY_UNLOCK();
+    if (is_first)
+        Py_RETURN_NONE;
+    tenmap_writer_abort(created);
+    PyErr_SetString(PyExc_TypeError, "a writer is created once");
+    return NULL;
 }
 
 static PyObject *writer_metadata(PyObject *self, PyObject *metadata) {
     PyObject *pairs = tpy_pairs(metadata);
-    tpy_writer *writer = pairs != NULL ? open_writer(self) : NULL;
-    int failed = writer == NULL || tpy_add_metadata(writer->state, writer->writer, pairs) != 0;
-    Py_XDECREF(pairs);
+    int failed;
+    if (pairs == NULL)
+        return NULL;
+    TPY_LOCK(self);
+    tpy_writer *writer = open_writer(self);
+    failed = writer == NULL || tpy_add_metadata(writer->state, writer->writer, pairs) != 0;
+    TPY_UNLOCK();
+    Py_DECREF(pairs);
     if (failed)
         return NULL;
     Py_RETURN_NONE;
+}
+
+/* The writer, in which a call may now run without the GIL until leave(). NULL if it has ended. */
+static tpy_writer *enter(PyObject *self) {
+    tpy_writer *writer;
+    TPY_LOCK(self);
+    writer = open_writer(self);
+    if (writer != NULL)
+        writer->busy++;
+    TPY_UNLOCK();
+    return writer;
+}
+
+static void leave(tpy_writer *writer) {
+    TPY_LOCK(writer);
+    writer->busy--;
+    TPY_UNLOCK();
 }
 
 /* _add(name, dtype, shape) -> id */
@@ -132,14 +164,19 @@ static PyObject *writer_add(PyObject *self, PyObject *args) {
         return NULL;
     const char *text = tpy_text(name, "the name of a tensor", &length);
     uint64_t *shape = text != NULL ? tpy_parse_shape(shape_object, &rank) : NULL;
-    tpy_writer *writer = shape != NULL ? open_writer(self) : NULL;
-    if (writer == NULL) {
-        PyMem_Free(shape);
+    if (shape == NULL)
         return NULL;
-    }
-    tenmap_status status = tenmap_writer_add(writer->writer, text, (size_t)length,
-                                             (tenmap_dtype)dtype.value, shape, rank, &id, &error);
+    tpy_writer *writer;
+    tenmap_status status = TENMAP_OK;
+    TPY_LOCK(self);
+    writer = open_writer(self);
+    if (writer != NULL)
+        status = tenmap_writer_add(writer->writer, text, (size_t)length, (tenmap_dtype)dtype.value,
+                                   shape, rank, &id, &error);
+    TPY_UNLOCK();
     PyMem_Free(shape);
+    if (writer == NULL)
+        return NULL;
     if (status != TENMAP_OK)
         return tpy_fail(writer->state, &error, NULL, name);
     return PyLong_FromSize_t(id);
@@ -153,17 +190,16 @@ static PyObject *writer_write(PyObject *self, PyObject *args) {
     tenmap_status status;
     if (!PyArg_ParseTuple(args, "O&O&y*:_write", tpy_number_of, &id, tpy_number_of, &offset, &data))
         return NULL;
-    tpy_writer *writer = open_writer(self);
+    tpy_writer *writer = enter(self);
     if (writer == NULL) {
         PyBuffer_Release(&data);
         return NULL;
     }
-    writer->busy++;
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_writer_write(writer->writer, (size_t)id.value, offset.value, data.buf,
                                  (size_t)data.len, &error);
     Py_END_ALLOW_THREADS;
-    writer->busy--;
+    leave(writer);
     PyBuffer_Release(&data);
     return answer(writer, status, &error);
 }
@@ -176,16 +212,19 @@ static PyObject *writer_copy(PyObject *self, PyObject *args) {
     tenmap_status status;
     if (!PyArg_ParseTuple(args, "O&OO&:_copy", tpy_number_of, &id, &object, tpy_number_of, &flags))
         return NULL;
-    tpy_writer *writer = open_writer(self);
-    tpy_tensor *tensor = writer != NULL ? tpy_as_tensor(writer->state, object) : NULL;
-    if (tensor == NULL || tpy_io_enter(tensor->handle->io) != 0)
+    tpy_writer *writer = enter(self);
+    if (writer == NULL)
         return NULL;
-    writer->busy++;
+    tpy_tensor *tensor = tpy_as_tensor(writer->state, object);
+    if (tensor == NULL || tpy_io_enter(tensor->handle->io) != 0) {
+        leave(writer);
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_writer_copy(writer->writer, (size_t)id.value, tensor->tensor,
                                 (uint32_t)flags.value, &error);
     Py_END_ALLOW_THREADS;
-    writer->busy--;
+    leave(writer);
     return answer(writer, status, &error);
 }
 
@@ -195,15 +234,32 @@ static int is_busy(const tpy_writer *writer) {
     return writer->busy > 0;
 }
 
+/*
+ * The library's writer, which no call of this one uses any more: NULL if it has ended; with a
+ * RuntimeError if another thread is still writing.
+ */
+static tenmap_writer *end(tpy_writer *writer) {
+    tenmap_writer *ending = NULL;
+    TPY_LOCK(writer);
+    if (!is_busy(writer)) {
+        ending = writer->writer;
+        writer->writer = NULL;
+    }
+    TPY_UNLOCK();
+    return ending;
+}
+
 static PyObject *writer_commit(PyObject *self, PyObject *unused) {
-    tpy_writer *writer = open_writer(self);
+    tpy_writer *writer = (tpy_writer *)self;
     tenmap_error error;
     tenmap_status status;
     (void)unused;
-    if (writer == NULL || is_busy(writer))
+    tenmap_writer *ending = end(writer);
+    if (ending == NULL) {
+        if (PyErr_Occurred() == NULL)
+            refuse_ended();
         return NULL;
-    tenmap_writer *ending = writer->writer;
-    writer->writer = NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_writer_commit(ending, &error);
     Py_END_ALLOW_THREADS;
@@ -213,10 +269,9 @@ static PyObject *writer_commit(PyObject *self, PyObject *unused) {
 static PyObject *writer_abort(PyObject *self, PyObject *unused) {
     tpy_writer *writer = (tpy_writer *)self;
     (void)unused;
-    if (is_busy(writer))
+    tenmap_writer *ending = end(writer);
+    if (ending == NULL && PyErr_Occurred() != NULL)
         return NULL;
-    tenmap_writer *ending = writer->writer;
-    writer->writer = NULL;
     Py_BEGIN_ALLOW_THREADS;
     tenmap_writer_abort(ending);
     Py_END_ALLOW_THREADS;
@@ -225,7 +280,11 @@ static PyObject *writer_abort(PyObject *self, PyObject *unused) {
 
 static PyObject *writer_ended(PyObject *self, void *unused) {
     (void)unused;
-    return PyBool_FromLong(((tpy_writer *)self)->writer == NULL);
+    int has_ended;
+    TPY_LOCK(self);
+    has_ended = ((tpy_writer *)self)->writer == NULL;
+    TPY_UNLOCK();
+    return PyBool_FromLong(has_ended);
 }
 
 static PyMethodDef writer_methods[] = {
