@@ -3,7 +3,9 @@
 #   cmake --toolchain cmake/zig.cmake -DZIG=/path/to/zig -DZIG_TARGET=aarch64-linux-gnu.2.17
 # ZIG_TARGET is an architecture, a system and an ABI, each with a version if wanted: the oldest glibc
 # or macOS that the result runs on. ZIG_TOOLS is a folder with the programs zig-ar and zig-ranlib,
-# which call `zig ar` and `zig ranlib`: CMake takes no arguments for these.
+# which call `zig ar` and `zig ranlib`: CMake takes no arguments for these. For macOS it also has
+# zig-install-name-tool: CMake wants such a program, but nothing here may need it, because a change
+# to a linked file would spoil its signature.
 foreach(name IN ITEMS ZIG ZIG_TARGET ZIG_TOOLS)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "cmake/zig.cmake needs -D${name}=...")
@@ -27,6 +29,9 @@ set(CMAKE_C_COMPILER ${ZIG} cc)
 set(CMAKE_C_COMPILER_TARGET ${ZIG_TARGET})
 set(CMAKE_AR ${ZIG_TOOLS}/zig-ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${ZIG_TOOLS}/zig-ranlib CACHE FILEPATH "")
+if(CMAKE_SYSTEM_NAME STREQUAL Darwin)
+  set(CMAKE_INSTALL_NAME_TOOL ${ZIG_TOOLS}/zig-install-name-tool CACHE FILEPATH "")
+endif()
 
 # The libraries of this machine are not those of the target.
 set(CMAKE_FIND_ROOT_PATH ${ZIG_TOOLS}/no-such-folder)

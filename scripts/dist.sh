@@ -208,6 +208,10 @@ for tool in ar ranlib; do
     printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" $tool >"$work/bin/zig-$tool"
     chmod +x "$work/bin/zig-$tool"
 done
+# Like a machine without LLVM, so that no file depends on what is installed here.
+printf '#!/bin/sh\necho "zig-install-name-tool: nothing may be changed after it was signed" >&2\nexit 1\n' \
+    >"$work/bin/zig-install-name-tool"
+chmod +x "$work/bin/zig-install-name-tool"
 copy_tree
 echo "tenmap $version of commit $commit, into $dist"
 build_sdist
