@@ -3,7 +3,8 @@
 #     scripts/windows-test.sh
 # Like cross-test.sh, it uses tests/plain instead of cmocka. tests/windows replaces the little of
 # POSIX that the tests use. Exits with 77 and says why if the compiler is missing. If wine is
-# missing, it builds everything, runs nothing, and exits with 77 too. WINE names another wine.
+# missing, it builds everything, runs nothing, and exits with 77 too. WINE names another wine; on
+# Windows itself, in the shell of MSYS2, WINE=env runs the programs without one.
 set -eu
 gcc=x86_64-w64-mingw32-gcc
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,6 +16,10 @@ if ! echo '#include <pthread.h>' | $gcc -x c -fsyntax-only - 2>/dev/null; then
     exit 77
 fi
 wine=${WINE:-$(command -v wine || command -v wine64 || true)}
+# The compiler's other programs. On Windows they have no prefix.
+nm=x86_64-w64-mingw32-nm windres=x86_64-w64-mingw32-windres
+command -v $nm >/dev/null || nm=nm
+command -v $windres >/dev/null || windres=windres
 
 out=$root/build/windows
 mkdir -p "$out"
@@ -59,14 +64,14 @@ done
 # The DLL and its import library, as CMake builds them.
 rm -rf "$out/cmake" "$out/tree"
 cmake -S . -B "$out/cmake" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$gcc \
-    -DCMAKE_RC_COMPILER=x86_64-w64-mingw32-windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
+    -DCMAKE_RC_COMPILER=$windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
     -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF -DTENMAP_STATIC=OFF -DTENMAP_WERROR=ON \
     -DCMAKE_INSTALL_PREFIX="$out/tree" >"$out/cmake.log"
 cmake --build "$out/cmake" -j "$(nproc)" >>"$out/cmake.log" 2>&1 || { tail -30 "$out/cmake.log"; exit 1; }
 cmake --install "$out/cmake" >>"$out/cmake.log"
 $gcc -I"$out/tree/include" -DTENMAP_USE_SHARED tests/install/consumer.c -L"$out/tree/lib" -ltenmap \
     -o "$out/tree/bin/consumer.exe"
-x86_64-w64-mingw32-nm "$out/tree/lib/libtenmap.dll.a" | sed -n 's/.* T \(tenmap_.*\)/\1/p' | sort >"$work/names"
+$nm "$out/tree/lib/libtenmap.dll.a" | tr -d '\r' | sed -n 's/.* T \(tenmap_.*\)/\1/p' | sort >"$work/names"
 diff scripts/symbols.txt "$work/names" || { echo "the DLL exports other names than scripts/symbols.txt"; exit 1; }
 
 echo 'int main(void) { return 0; }' | $gcc -x c - -o "$work/nothing.exe"

@@ -12,7 +12,9 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#ifdef __linux__
 #include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 static tenmap_options dequantize(uint32_t backend) {
@@ -308,9 +310,12 @@ static void check_refusals(const tenmap_tensor *t) {
 
 /* Advice about a weight is about its parts. Pages are locked, so that they stay in memory. */
 static void check_advice(const tenmap_tensor *t) {
-    const tenmap_shard *shard = tenmap_shard_at(t->model, 0);
     tenmap_error error;
-    bool kept = shard->base && syscall(SYS_mlock2, shard->base, shard->size, MLOCK_ONFAULT) == 0;
+    bool kept = false;
+#ifdef __linux__
+    const tenmap_shard *shard = tenmap_shard_at(t->model, 0);
+    kept = shard->base && syscall(SYS_mlock2, shard->base, shard->size, MLOCK_ONFAULT) == 0;
+#endif
     assert_int_equal(tenmap_advise(t->model, t, TENMAP_ADVISE_POPULATE, &error), TENMAP_OK);
     uint64_t resident, all = 0;
     for (uint32_t i = 0; i < tenmap_scheme_of(t)->part_count; i++)

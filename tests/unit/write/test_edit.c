@@ -450,8 +450,7 @@ static tenmap_status repair_as(uid_t user, const char *path, tenmap_error *e) {
         char folder[4200];
         const char *name = strrchr(path, '/') + 1;
         snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
-        if (chdir(folder) == 0 && setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
-            setresuid(user, user, user) == 0)
+        if (chdir(folder) == 0 && setgroups(0, NULL) == 0 && setgid(user) == 0 && setuid(user) == 0)
             status = tenmap_repair_metadata(name, 0, NULL, e);
         bool sent = write(ends[1], &status, sizeof status) == sizeof status &&
                     write(ends[1], e, sizeof *e) == sizeof *e;
