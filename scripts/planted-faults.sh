@@ -185,6 +185,7 @@ a_wheel_without_a_manual_page() {
         sha256sum tenmap-0-any.whl >SHA256SUMS)
 }
 a_part_that_does_not_exist() { add planted planted; }
+a_command_of_musl_at_a_fixed_address() { edit scripts/dist.sh 's/-s -dynamic -pie/-s -dynamic/'; }
 a_build_that_depends_on_its_folder() {
     edit python/src/module.c 's/"version", TENMAP_VERSION_TEXT/"version", TENMAP_VERSION_TEXT __FILE__/'
 }
@@ -341,6 +342,7 @@ fault quick binaries.py an_unsigned_program_for_arm64_macOS 'FAILED: macOS 11.0,
 fault quick pack.py a_folder_to_pack_without_files 'planted has no files' \
     by python3 scripts/pack.py tar planted planted.tar.gz
 fault quick dist.sh a_part_that_does_not_exist 'there is no part planted' planted
+fault slow dist.sh a_command_of_musl_at_a_fixed_address 'linux-musl.*FAILED: .*at a fixed address' toolchains
 fault quick dist-test.sh a_release_with_a_wrong_sum 'tenmap.whl: FAILED' \
     by env DIST=planted sh scripts/dist-test.sh
 fault quick dist-test.sh a_wheel_without_a_manual_page 'has no share/man/man1/tenmap.1' \
