@@ -146,7 +146,7 @@ static uint64_t our_copy(const char *from, const char *path, tenmap_dtype to, ui
 /* *how says which way was taken. */
 static uint64_t our_edit(const char *path, const char *value, uint32_t flags, uint32_t *how) {
     tenmap_error error;
-    tenmap_edit edit = {"note", TENMAP_CSTR, value, TENMAP_CSTR};
+    tenmap_edit edit = {"note", TENMAP_CSTR, value, TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     options.flags = flags;
     uint64_t start = now_ns();

@@ -63,7 +63,7 @@ static int make_file(const char *path, const char *names, size_t count, const ch
 
 static void edit_until_killed(const char *path) {
     for (unsigned long turn = 0;; turn++) {
-        tenmap_edit edit = {"k", 1, turn % 2 ? "x" : "xx", TENMAP_CSTR};
+        tenmap_edit edit = {"k", 1, turn % 2 ? "x" : "xx", TENMAP_CSTR, NULL};
         tenmap_error error;
         uint32_t how;
         if (tenmap_edit_metadata(path, &edit, 1, NULL, &how, &error) != TENMAP_OK) {

@@ -16,10 +16,11 @@ extern "C" {
 /*
  * Write
  *
- * Declare metadata and tensors, write the bytes in any order from any thread, commit. The layout is
- * that of the reference, byte for byte. The file appears whole or not at all: a crash, a kill or a
- * full disk leaves what was there before and, at worst, a hidden temporary file, which the next
- * writer to that path removes. Models that are open on the old file keep it.
+ * Declare metadata and tensors, write the bytes in any order from any thread, commit. The layout of
+ * a SafeTensors file is that of the reference, byte for byte. A GGUF file (version 3) has pairs and
+ * tensors in the order in which they were added. The file appears whole or not at all: a crash, a
+ * kill or a full disk leaves what was there before and, at worst, a hidden temporary file, which
+ * the next writer to that path removes. Models that are open on the old file keep it.
  */
 
 typedef struct tenmap_writer tenmap_writer;
@@ -31,15 +32,23 @@ enum {
     TENMAP_WRITER_FOLLOW_LINKS = 2
 };
 
+/* The format of a file that is written. Values never change; new ones are appended. */
+enum { TENMAP_FORMAT_SAFETENSORS = 0, TENMAP_FORMAT_GGUF = 1 };
+
 /*
  * Zero is the default for every field; NULL means all defaults. The same holds for all options
  * below.
  */
 typedef struct tenmap_writer_options {
     size_t struct_size;
-    uint32_t data_alignment; /* where the data starts: 0 means 8, a power of two up to 2 MiB */
-    uint32_t header_slack;   /* spare header bytes for later metadata edits; up to 100,000,000 */
-    uint32_t flags, reserved;
+    /*
+     * SafeTensors: where the data starts; 0 means 8. GGUF: general.alignment, which every tensor
+     * has; 0 means 32. A power of two from 8 to 2 MiB.
+     */
+    uint32_t data_alignment;
+    uint32_t header_slack; /* spare header bytes for later metadata edits; up to 100,000,000 */
+    uint32_t flags;
+    uint32_t format; /* TENMAP_FORMAT_* */
 } tenmap_writer_options;
 
 #define TENMAP_WRITER_OPTIONS_INIT                                                                 \
@@ -60,6 +69,30 @@ TENMAP_API tenmap_status tenmap_writer_create(const char *path,
 TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key,
                                                 size_t key_len, const char *value, size_t value_len,
                                                 tenmap_error *error);
+/*
+ * Metadata of any type (TENMAP_VALUE_*), as tenmap_metadata_value gives it: raw is in file order
+ * (little-endian). An array's elements are checked too: their count must be value->count, and
+ * together they must take raw_bytes. SafeTensors files hold only strings: other types are
+ * TENMAP_ERR_UNSUPPORTED there.
+ *
+ * GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
+ * tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
+ */
+TENMAP_API tenmap_status tenmap_writer_value(tenmap_writer *writer, const char *key, size_t key_len,
+                                             const tenmap_value *value, tenmap_error *error);
+/*
+ * Metadata that is an array of n strings, such as the tokens of a vocabulary. `lengths` are in
+ * bytes or TENMAP_CSTR; NULL: all strings end with a NUL.
+ */
+TENMAP_API tenmap_status tenmap_writer_strings(tenmap_writer *writer, const char *key,
+                                               size_t key_len, const char *const *strings,
+                                               const size_t *lengths, uint64_t n,
+                                               tenmap_error *error);
+/*
+ * Declares a tensor. What GGUF cannot hold is TENMAP_ERR_UNSUPPORTED: names over 63 bytes, more
+ * than four axes, dtypes without a ggml number (tenmap_dtype_to_ggml), and rows that are not whole
+ * blocks of a block dtype. SafeTensors holds no block dtypes.
+ */
 TENMAP_API tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t name_len,
                                            tenmap_dtype dtype, const uint64_t *shape, uint32_t rank,
                                            size_t *id, tenmap_error *error);
@@ -134,12 +167,21 @@ TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; 
  * as a new file that shares the data's blocks, else as a copy. A crash in the middle of an edit in
  * place leaves a file that no reader opens and an undo record beside it; tenmap_open's error names
  * the record.
+ *
+ * GGUF files are edited in the same ways. Free bytes of their header are the elements of a last
+ * pair, "tenmap.padding". Edits of that key, of general.alignment and of split.* are
+ * TENMAP_ERR_ARGUMENT: they say how the rest of the file is read.
  */
 typedef struct tenmap_edit {
     const char *key;
     size_t key_len;    /* or TENMAP_CSTR */
-    const char *value; /* NULL removes the key, if it exists */
+    const char *value; /* a string; NULL: `typed` counts */
     size_t value_len;  /* or TENMAP_CSTR */
+    /*
+     * A value of any type, as in tenmap_writer_value. NULL, with a NULL value, removes the key if
+     * it exists. Giving both is TENMAP_ERR_ARGUMENT.
+     */
+    const tenmap_value *typed;
 } tenmap_edit;
 
 /* tenmap_edit_options.flags */
@@ -180,7 +222,8 @@ typedef struct tenmap_renaming {
  * TENMAP_ERR_NOT_FOUND for a tensor that does not exist; TENMAP_ERR_ARGUMENT for one that is given
  * twice, a name that two tensors would have, "__metadata__", and text that is not UTF-8. Files that
  * list names elsewhere are not changed, so a file with the name of a shard ("-00001-of-00003") is
- * refused too: save such a model anew.
+ * refused too: save such a model anew. In a GGUF file, a new name over 63 bytes is
+ * TENMAP_ERR_UNSUPPORTED.
  */
 TENMAP_API tenmap_status tenmap_rename(const char *path, const tenmap_renaming *names, size_t n,
                                        const tenmap_edit *edits, size_t edit_count,
@@ -214,7 +257,8 @@ typedef struct tenmap_save_options {
     size_t struct_size;
     uint64_t max_shard_bytes;              /* of tensor data; 0: 5,000,000,000 */
     uint32_t data_alignment, header_slack; /* as in tenmap_writer_options */
-    uint32_t flags, reserved;
+    uint32_t flags;
+    uint32_t format;             /* TENMAP_FORMAT_* */
     const tenmap_edit *metadata; /* pairs for every shard */
     size_t metadata_count;
     const tenmap_copy_options *copy; /* threads, progress over all shards; NULL: defaults */

@@ -44,6 +44,12 @@ bool tmi_gguf_string(tmi_gguf_walk *walk, const char **text, uint64_t *len);
 /* Reads one value. out->raw_bytes excludes a string's length and an array's type and count. */
 bool tmi_gguf_value(tmi_gguf_walk *walk, uint32_t type, tenmap_value *out);
 
+/*
+ * Whether a value that no header was read for is complete: its bytes are those of its type, and an
+ * array's elements take all of them, nested ones included.
+ */
+bool tmi_gguf_is_whole(const tenmap_value *value);
+
 /* Writes the text of a number or a BOOL, NUL-terminated, and returns its length. */
 size_t tmi_number_text(char out[TMI_NUMBER_ROOM], uint32_t type, const void *raw);
 

@@ -163,6 +163,20 @@ bool tmi_gguf_value(tmi_gguf_walk *w, uint32_t type, tenmap_value *out) {
     return true;
 }
 
+bool tmi_gguf_is_whole(const tenmap_value *value) {
+    tmi_gguf_walk w = {.bytes = value->raw, .have = value->raw_bytes, .size = value->raw_bytes};
+    if (value->type >= VALUE_TYPES)
+        return false;
+    if (value->type == TENMAP_VALUE_STRING)
+        return value->element_type == TENMAP_VALUE_STRING && value->count == 1;
+    if (value->type != TENMAP_VALUE_ARRAY)
+        return value->element_type == value->type && value->count == 1 &&
+               skip_values(&w, value->type, 1) && w.at == w.size;
+    return value->element_type < VALUE_TYPES &&
+           value->count <= value->raw_bytes / least_bytes(value->element_type) &&
+           skip_values(&w, value->element_type, value->count) && w.at == w.size;
+}
+
 /* The public functions for values. */
 
 void tenmap_metadata_value(const tenmap_metadata *m, tenmap_value *out) {

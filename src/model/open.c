@@ -161,7 +161,7 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
     if (tmi_index_recognize(start.bytes, start.len, shard->size))
         return open_index(model, path, options, error);
     status = open_single(model, options, &start, error);
-    bool alone = options->offset || options->length;
+    bool alone = options->offset || options->length || shard->edited_here;
     if (status == TENMAP_OK && tmi_split_is_first(shard) && !alone)
         status = open_parts(model, path, options, error);
     return status;

@@ -2,6 +2,7 @@
  * Edits metadata and tensor names: builds the new header and puts it into the file in place, in a
  * cloned file, or in a copy.
  */
+#include "../format/gguf.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE
@@ -21,13 +22,17 @@ typedef struct editing_file {
     uint32_t flags;
     tmi_file lock; /* holds the lock during the edit */
     tenmap_model *model;
-    uint64_t length; /* of the header */
-    tmi_block old;   /* the header's text, followed by TMI_JSON_PAD zeros */
-    tmi_pair *pairs; /* borrowed strings */
+    uint32_t format;        /* TENMAP_FORMAT_* */
+    uint32_t alignment;     /* of the data */
+    unsigned char first[8]; /* of the file: a length, or GGUF's magic and version */
+    uint64_t length;        /* from there to the data */
+    tmi_block old;          /* these bytes, followed by TMI_JSON_PAD zeros */
+    tmi_pair *pairs;        /* borrowed strings */
     size_t pair_count;
     bool naming; /* tensors are to be renamed */
     tmi_renames renames;
-    tmi_buffer text; /* of the new header */
+    tmi_gguf_text lists; /* of the new header of a GGUF file */
+    tmi_buffer text;     /* of the new header, from the file's byte 8 on */
     tenmap_error *error;
 } editing_file;
 
@@ -52,6 +57,33 @@ static tenmap_status init_edit_options(const tenmap_edit_options *given, tenmap_
     return tmi_options_copy(&kind, given, out, error);
 }
 
+/* The alignment that a GGUF file's tensors have. The reader has checked it. */
+static uint32_t gguf_alignment(const tenmap_model *model) {
+    uint32_t alignment = 32;
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(model, i);
+        const unsigned char *raw = m->raw;
+        if (tmi_gguf_key_is(m->key, m->key_len, TMI_GGUF_ALIGNMENT))
+            alignment = raw[0] | raw[1] << 8 | raw[2] << 16 | (uint32_t)raw[3] << 24;
+    }
+    return alignment;
+}
+
+/* Reads everything before the data. */
+static tenmap_status edit_read(editing_file *e, const tmi_shard *shard) {
+    tmi_block first;
+    bool gguf = e->format == TENMAP_FORMAT_GGUF;
+    uint64_t start = gguf ? shard->view.data_offset : 8 + shard->view.header_bytes;
+    tenmap_status status = tmi_read_text(&shard->bytes, 0, 8, "the header", &first, e->error);
+    if (status != TENMAP_OK)
+        return status;
+    memcpy(e->first, first.bytes, sizeof e->first);
+    tmi_block_free(&first);
+    e->alignment = gguf ? gguf_alignment(e->model) : 8;
+    e->length = start - 8;
+    return tmi_read_text(&shard->bytes, 8, e->length, "the header", &e->old, e->error);
+}
+
 /* Takes the lock first, so that everything read under it stays true. */
 static tenmap_status edit_open(editing_file *e) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
@@ -71,14 +103,15 @@ static tenmap_status edit_open(editing_file *e) {
     if (e->model->index_text.bytes)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                          "it is an index; headers are edited one file at a time");
-    if (e->model->shards[0].container != &tmi_safetensors)
+    const tmi_shard *shard = &e->model->shards[0];
+    e->format = shard->container == &tmi_gguf ? TENMAP_FORMAT_GGUF : TENMAP_FORMAT_SAFETENSORS;
+    if (shard->container != &tmi_gguf && shard->container != &tmi_safetensors)
         return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED,
-                         "its %s cannot be edited: it is not a SafeTensors file",
+                         "its %s cannot be edited: it is neither a SafeTensors nor a GGUF file",
                          e->naming ? "names" : "metadata");
     if (!tmi_fd_is_at(e->lock.fd, &e->location.folder, e->location.name))
         return FAIL_EDIT_REPLACED(e);
-    e->length = e->model->shards[0].view.header_bytes;
-    return tmi_read_text(&e->model->shards[0].bytes, 8, e->length, "the header", &e->old, e->error);
+    return edit_read(e, shard);
 }
 
 /* The pairs after the edits. */
@@ -115,30 +148,106 @@ static tenmap_status check_edit(const editing_file *e, size_t number, const char
     return status;
 }
 
+/* Whether the pair says how the rest of a GGUF file is read. */
+static bool is_structural(const editing_file *e, const tmi_pair *pair) {
+    return e->format == TENMAP_FORMAT_GGUF &&
+           (tmi_gguf_key_is(pair->key, pair->key_len, TMI_GGUF_ALIGNMENT) ||
+            tmi_gguf_key_is(pair->key, pair->key_len, TMI_GGUF_PADDING) ||
+            (pair->key_len >= 6 && memcmp(pair->key, "split.", 6) == 0));
+}
+
+/* The pair that an edit sets; its value is NULL if the edit removes the key. */
+static tmi_pair pair_of_edit(const tenmap_edit *edit) {
+    const tenmap_value *typed = edit->typed;
+    tmi_pair pair = {.key = (char *)(uintptr_t)edit->key,
+                     .key_len = edit->key_len == TENMAP_CSTR ? strlen(edit->key) : edit->key_len,
+                     .type = TENMAP_VALUE_STRING,
+                     .element_type = TENMAP_VALUE_STRING,
+                     .count = 1};
+    if (edit->value) {
+        pair.value = (char *)(uintptr_t)edit->value;
+        pair.value_len = edit->value_len == TENMAP_CSTR ? strlen(edit->value) : edit->value_len;
+    } else if (typed) {
+        pair.value = (char *)(uintptr_t)(typed->raw ? typed->raw : "");
+        pair.value_len = (size_t)typed->raw_bytes;
+        pair.type = typed->type;
+        pair.element_type = typed->element_type;
+        pair.count = typed->count;
+    }
+    return pair;
+}
+
+static tenmap_status fail_edit(const editing_file *e, size_t number, tenmap_status status) {
+    if (e->error)
+        e->error->index = number;
+    return status;
+}
+
+static tenmap_status check_pair(const editing_file *e, const tmi_pair *pair, size_t number) {
+    tenmap_status status = check_edit(e, number, "key", pair->key, pair->key_len);
+    if (status == TENMAP_OK && pair->type == TENMAP_VALUE_STRING &&
+        e->format == TENMAP_FORMAT_SAFETENSORS)
+        status = check_edit(e, number, "value", pair->value, pair->value_len);
+    if (status != TENMAP_OK)
+        return status;
+    status = tmi_pair_check(pair, e->format, tmi_quote_path(e->location.shown), e->error);
+    return status == TENMAP_OK ? status : fail_edit(e, number, status);
+}
+
+static tenmap_status check_arguments(const editing_file *e, const tenmap_edit *edit,
+                                     size_t number) {
+    const tenmap_value *typed = edit->typed;
+    const char *why = !edit->key                                 ? "the key is NULL"
+                      : edit->value && typed                     ? "both value and typed are given"
+                      : typed && !typed->raw && typed->raw_bytes ? "typed->raw is NULL"
+                      : typed && typed->raw_bytes > TMI_WRITTEN_HEADER_LIMIT
+                          ? "typed->raw_bytes are more than a header may have"
+                          : NULL;
+    if (!why)
+        return TENMAP_OK;
+    return fail_edit(e, number,
+                     FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: %s", (ull)number, why));
+}
+
 /* A removed pair stays in the list without a key until all edits are done. */
 static tenmap_status apply_edit(editing_file *e, edited_keys *keys, const tenmap_edit *edit,
                                 size_t number) {
-    if (!edit->key)
-        return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: the key is NULL", (ull)number);
-    size_t key_len = edit->key_len == TENMAP_CSTR ? strlen(edit->key) : edit->key_len;
-    edited_key *found = find_edited_key(keys, edit->key, key_len);
-    if (!edit->value) {
+    tenmap_status status = check_arguments(e, edit, number);
+    if (status != TENMAP_OK)
+        return status;
+    tmi_pair pair = pair_of_edit(edit);
+    if (is_structural(e, &pair))
+        return fail_edit(e, number,
+                         FAIL_EDIT(e, TENMAP_ERR_ARGUMENT,
+                                   "edit %llu: the key %s says how the rest of the file is read, "
+                                   "so it cannot be edited: write the model again",
+                                   (ull)number, tmi_quote(pair.key, pair.key_len).text));
+    edited_key *found = find_edited_key(keys, pair.key, pair.key_len);
+    if (!pair.value) {
         if (found->at != TMI_NONE)
             e->pairs[found->at].key = NULL;
         found->at = TMI_NONE;
         return TENMAP_OK;
     }
-    size_t value_len = edit->value_len == TENMAP_CSTR ? strlen(edit->value) : edit->value_len;
-    tenmap_status status = check_edit(e, number, "key", edit->key, key_len);
-    if (status == TENMAP_OK)
-        status = check_edit(e, number, "value", edit->value, value_len);
+    status = check_pair(e, &pair, number);
     if (status != TENMAP_OK)
         return status;
     if (found->at == TMI_NONE)
         found->at = e->pair_count++;
-    e->pairs[found->at] = (tmi_pair){(char *)(uintptr_t)edit->key, key_len,
-                                     (char *)(uintptr_t)edit->value, value_len};
+    e->pairs[found->at] = pair;
     return TENMAP_OK;
+}
+
+/* The pair as the file has it. */
+static tmi_pair pair_of_file(const editing_file *e, const tenmap_metadata *m) {
+    bool gguf = e->format == TENMAP_FORMAT_GGUF;
+    return (tmi_pair){.key = (char *)(uintptr_t)m->key,
+                      .key_len = m->key_len,
+                      .value = (char *)(uintptr_t)(gguf ? (const char *)m->raw : m->value),
+                      .value_len = gguf ? (size_t)m->raw_bytes : m->value_len,
+                      .type = m->type,
+                      .element_type = m->element_type,
+                      .count = m->count};
 }
 
 static tenmap_status apply_all(editing_file *e, edited_keys *keys, const tenmap_edit *edits,
@@ -148,8 +257,10 @@ static tenmap_status apply_all(editing_file *e, edited_keys *keys, const tenmap_
     for (size_t i = 0; i < had; i++) {
         const tenmap_metadata *m = tenmap_metadata_at(e->model, i);
         find_edited_key(keys, m->key, m->key_len)->at = i;
-        e->pairs[i] = (tmi_pair){(char *)(uintptr_t)m->key, m->key_len, (char *)(uintptr_t)m->value,
-                                 m->value_len};
+        e->pairs[i] = pair_of_file(e, m);
+        if (e->format == TENMAP_FORMAT_GGUF &&
+            tmi_gguf_key_is(m->key, m->key_len, TMI_GGUF_PADDING))
+            e->pairs[i].key = NULL; /* made anew */
     }
     e->pair_count = had;
     for (size_t i = 0; status == TENMAP_OK && i < n; i++)
@@ -178,23 +289,71 @@ static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size
     return status;
 }
 
+/* Builds the new lists of pairs and of tensors, whose names may change. */
+static bool edit_lists(editing_file *e) {
+    tmi_block head; /* the first 8 bytes too */
+    uint64_t end;
+    if (!tmi_block_alloc(&head, (size_t)e->length + 8)) {
+        e->lists.rows.failed = true;
+        return false;
+    }
+    memcpy(head.bytes, e->first, 8);
+    memcpy((char *)head.bytes + 8, e->old.bytes, (size_t)e->length);
+    for (size_t i = 0; i < e->pair_count; i++)
+        tmi_gguf_add_pair(&e->lists, &e->pairs[i]);
+    bool good = tmi_gguf_add_rows_of(&e->lists, head.bytes, (size_t)e->length + 8,
+                                     e->renames.changes > 0 ? &e->renames : NULL, &end);
+    tmi_block_free(&head);
+    e->text.failed = e->lists.pairs.failed || e->lists.rows.failed;
+    return good;
+}
+
 /* Builds the new text: the metadata, then every other member unchanged except for renamed keys. */
-static tenmap_status edit_text(editing_file *e) {
+static bool edit_members(editing_file *e) {
     tmi_buffer_add(&e->text, "{", 1);
     if (e->pair_count > 0)
         tmi_layout_metadata(&e->text, e->pairs, e->pair_count);
     bool good = tmi_layout_others(&e->text, e->old.bytes, (size_t)e->length,
                                   e->renames.changes > 0 ? &e->renames : NULL);
     tmi_buffer_add(&e->text, "}", 1);
+    return good;
+}
+
+/* The least bytes that the new header needs, its first 8 included. */
+static uint64_t least_head(const editing_file *e) {
+    return e->format == TENMAP_FORMAT_GGUF ? tmi_gguf_least(&e->lists) : 8 + (uint64_t)e->text.len;
+}
+
+static tenmap_status edit_text(editing_file *e) {
+    bool good = e->format == TENMAP_FORMAT_GGUF ? edit_lists(e) : edit_members(e);
     if (e->text.failed)
         return tmi_fail_memory(e->error, e->length, "the new header");
     if (!good)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the header changed while it was read");
-    if (e->text.len > TMI_WRITTEN_HEADER_LIMIT)
+    if (least_head(e) - 8 > TMI_WRITTEN_HEADER_LIMIT)
         return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
                          "the header would have %llu bytes, over the %llu that readers accept",
-                         (ull)e->text.len, (ull)TMI_WRITTEN_HEADER_LIMIT);
+                         (ull)(least_head(e) - 8), (ull)TMI_WRITTEN_HEADER_LIMIT);
     return TENMAP_OK;
+}
+
+/* Whether data can begin at `start` behind the new header. */
+static bool fits(const editing_file *e, uint64_t start) {
+    return e->format == TENMAP_FORMAT_GGUF ? tmi_gguf_can_end_at(&e->lists, start, e->alignment)
+                                           : least_head(e) <= start;
+}
+
+/* Completes the text, behind which data begins at `start`. Returns false if memory runs out. */
+static bool finish_text(editing_file *e, uint64_t start) {
+    if (e->format == TENMAP_FORMAT_GGUF) {
+        free(e->text.bytes); /* of another start, which was tried before */
+        e->text = (tmi_buffer){NULL, 0, 0, false};
+        tmi_gguf_assemble(&e->lists, start, e->alignment, &e->text);
+    } else {
+        tmi_buffer_pad(&e->text, (size_t)(start - 8));
+        tmi_layout_length(e->first, start - 8);
+    }
+    return !e->text.failed;
 }
 
 /* Whether another program has written to the file without taking our lock. */
@@ -217,12 +376,15 @@ static bool is_locked_file(const editing_file *e, const tmi_identity *identity) 
 
 /* *done stays false if the file must not or cannot be changed in place. */
 static tenmap_status edit_in_place(editing_file *e, bool *done) {
-    tmi_change change = {
-        .length = e->length, .old_text = e->old.bytes, .renames = e->renames.changes > 0};
+    tmi_change change = {.length = e->length,
+                         .old_text = e->old.bytes,
+                         .first = e->first,
+                         .renames = e->renames.changes > 0,
+                         .gguf = e->format == TENMAP_FORMAT_GGUF};
     int fd = -1;
     tenmap_status status = TENMAP_OK;
     *done = false;
-    if (e->text.len > e->length || (e->flags & TENMAP_EDIT_NO_IN_PLACE))
+    if (!fits(e, 8 + e->length) || (e->flags & TENMAP_EDIT_NO_IN_PLACE))
         return TENMAP_OK;
     int failed = tmi_fd_open_write(&e->location.folder, e->location.name, &fd);
     if (!failed)
@@ -231,9 +393,9 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
         status = FAIL_EDIT_REPLACED(e);
     } else if (!failed && change.identity.regular && change.identity.links == 1) {
         *done = true;
-        tmi_buffer_pad(&e->text, (size_t)e->length);
+        bool built = finish_text(e, 8 + e->length);
         change.new_text = e->text.bytes;
-        if (e->text.failed)
+        if (!built)
             status = tmi_fail_memory(e->error, e->length, "the new header");
         else if (source_changed(e))
             status = FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the file changed while it was read");
@@ -253,12 +415,9 @@ static uint64_t congruent(uint64_t least, uint64_t like, uint64_t unit) {
 }
 
 static int edit_head(editing_file *e, int fd, uint64_t data_start) {
-    unsigned char field[8];
-    tmi_layout_length(field, data_start - 8);
-    tmi_buffer_pad(&e->text, (size_t)(data_start - 8));
-    if (e->text.failed)
+    if (!finish_text(e, data_start))
         return ENOMEM;
-    int failed = tmi_fd_write(fd, 0, field, sizeof field);
+    int failed = tmi_fd_write(fd, 0, e->first, sizeof e->first);
     return failed ? failed : tmi_fd_write(fd, 8, e->text.bytes, e->text.len);
 }
 
@@ -291,7 +450,8 @@ static int edit_cloned(editing_file *e, int fd) {
     const tmi_shard *shard = &e->model->shards[0];
     uint64_t block = tmi_fd_block(fd), old_start = 8 + e->length;
     uint64_t shared = congruent(old_start, 0, block);
-    uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, old_start, block);
+    uint64_t unit = e->alignment > block ? e->alignment : block; /* both are powers of two */
+    uint64_t start = congruent(least_head(e) + EDIT_SLACK, old_start, unit);
     if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
         start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         return EOPNOTSUPP;
@@ -309,11 +469,11 @@ static int edit_copied(editing_file *e, int fd) {
     uint64_t alignment = old_start & (~old_start + 1);
     if (alignment > WIDEST_ALIGNMENT)
         alignment = WIDEST_ALIGNMENT;
-    if (alignment < 8)
-        alignment = 8;
-    uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, 0, alignment);
+    if (alignment < e->alignment)
+        alignment = e->alignment;
+    uint64_t start = congruent(least_head(e) + EDIT_SLACK, 0, alignment);
     if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
-        start = congruent(8 + e->text.len, 0, 8);
+        start = congruent(least_head(e), 0, e->alignment);
     int failed = tmi_fd_reserve(fd, 0); /* a failed clone may have left data */
     if (!failed)
         failed = tmi_fd_reserve(fd, start + size);
@@ -414,6 +574,21 @@ static tenmap_status refuse_shard(const editing_file *e) {
                      "rename its tensors, save the model again");
 }
 
+/* GGUF has shorter names than the other formats. */
+static tenmap_status check_new_names(const editing_file *e) {
+    char text[TMI_REFUSAL_ROOM];
+    for (size_t i = 0; e->format == TENMAP_FORMAT_GGUF && i < e->renames.count; i++) {
+        const tmi_rename *r = &e->renames.items[i];
+        const tmi_planned named = {.name_len = r->to_len, .dtype = TENMAP_F32};
+        const char *why = tmi_gguf_refuses(&named, text);
+        if (why)
+            return fail_edit(e, i,
+                             FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "renaming %llu, to %s: %s",
+                                       (ull)i, tmi_quote(r->to, r->to_len).text, why));
+    }
+    return TENMAP_OK;
+}
+
 static tenmap_status edit_run(editing_file *e, const edit_wishes *wishes, uint32_t *way) {
     bool done = false;
     tenmap_status status = edit_open(e);
@@ -422,6 +597,8 @@ static tenmap_status edit_run(editing_file *e, const edit_wishes *wishes, uint32
     if (status == TENMAP_OK)
         status = tmi_renames_take(&e->renames, e->model, e->location.shown, wishes->names,
                                   wishes->name_count, e->error);
+    if (status == TENMAP_OK)
+        status = check_new_names(e);
     if (status == TENMAP_OK)
         status = apply_edits(e, wishes->edits, wishes->edit_count);
     if (status == TENMAP_OK)
@@ -460,6 +637,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
     if (status == TENMAP_OK && how)
         *how = way;
     free(e.text.bytes);
+    tmi_gguf_text_free(&e.lists);
     free(e.pairs);
     tmi_renames_free(&e.renames);
     tmi_block_free(&e.old);

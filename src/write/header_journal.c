@@ -2,16 +2,22 @@
  * Changes a header in place, protected by an undo record. The record is a file beside the model.
  * All numbers are little-endian:
  *
- *     8  "TENMAPU1" if only metadata changes, "TENMAPU2" if tensors are renamed too
+ *     8  "TENMAPU1" if only metadata changes, "TENMAPU2" if tensors are renamed too,
+ *        "TENMAPU3" and "TENMAPU4" the same for a GGUF file
  *     8  device     8  inode     8  size of the file     8  N, the header's length
  *     N  old header     N  new header     8  FNV-1a of everything before
  *
+ * Of a SafeTensors file, the header is the text behind the length field; of a GGUF file, it is
+ * everything before the data. The first 8 bytes of the file, that length or GGUF's magic and
+ * version, are the same before and after.
+ *
  * The record is complete and synced before the first byte of the model changes. While the header's
- * text changes, the length field is 2^64-1, so that every reader refuses the file instead of seeing
- * a mix of both texts. When the length is valid again, the file's times differ from those before
- * the change, so that a reader that started before and finished after detects the mix. Each step is
+ * text changes, the first 8 bytes are FF, so that every reader refuses the file instead of seeing a
+ * mix of both texts. When they are valid again, the file's times differ from those before the
+ * change, so that a reader that started before and finished after detects the mix. Each step is
  * synced before the next.
  */
+#include "../format/gguf.h"
 #include "../format/json.h"
 #include "write.h"
 
@@ -21,27 +27,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char record_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '1'};
-static const char rename_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '2'};
-enum { RECORD_HEAD = 40, RECORD_TAIL = 8 };
+static const char record_magic[7] = {'T', 'E', 'N', 'M', 'A', 'P', 'U'};
+/* The digit behind the magic is '1' plus these. */
+enum { KIND_RENAMES = 1, KIND_GGUF = 2, KINDS = 4 };
+enum { RECORD_HEAD = 40, RECORD_TAIL = 8, FIRST_BYTES = 8 };
+static const unsigned char closed_first[FIRST_BYTES] = {0xff, 0xff, 0xff, 0xff,
+                                                        0xff, 0xff, 0xff, 0xff};
 
 /* Making a record. */
 
 static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
     if (change->length > SIZE_MAX / 4)
         return NULL;
-    size_t n = (size_t)change->length;
+    size_t own = change->gguf ? FIRST_BYTES : 0, text = (size_t)change->length, n = own + text;
     *size = RECORD_HEAD + 2 * n + RECORD_TAIL;
     unsigned char *bytes = malloc(*size);
     if (!bytes)
         return NULL;
-    memcpy(bytes, change->renames ? rename_magic : record_magic, 8);
+    memcpy(bytes, record_magic, sizeof record_magic);
+    bytes[7] = (unsigned char)('1' + (change->renames ? KIND_RENAMES : 0) +
+                               (change->gguf ? KIND_GGUF : 0));
     tmi_layout_length(bytes + 8, change->identity.device);
     tmi_layout_length(bytes + 16, change->identity.inode);
     tmi_layout_length(bytes + 24, change->identity.size);
     tmi_layout_length(bytes + 32, n);
-    memcpy(bytes + RECORD_HEAD, change->old_text, n);
-    memcpy(bytes + RECORD_HEAD + n, change->new_text, n);
+    memcpy(bytes + RECORD_HEAD, change->first, own);
+    memcpy(bytes + RECORD_HEAD + own, change->old_text, text);
+    memcpy(bytes + RECORD_HEAD + n, change->first, own);
+    memcpy(bytes + RECORD_HEAD + n + own, change->new_text, text);
     tmi_layout_length(bytes + *size - RECORD_TAIL, tmi_fnv(bytes, *size - RECORD_TAIL));
     return bytes;
 }
@@ -126,10 +139,8 @@ static int record_remove(const tmi_folder *folder, const char *name, tmi_file *o
 
 /* Changing the header. */
 
-static int put_length(int fd, uint64_t length) {
-    unsigned char field[8];
-    tmi_layout_length(field, length);
-    int failed = tmi_fd_write(fd, 0, field, sizeof field);
+static int put_first(int fd, const unsigned char first[FIRST_BYTES]) {
+    int failed = tmi_fd_write(fd, 0, first, FIRST_BYTES);
     return failed ? failed : tmi_fd_sync(fd);
 }
 
@@ -143,23 +154,23 @@ static int wait_for_clock_tick(int fd, tmi_file *closed) {
     int failed = 0;
     for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_refresh(closed); nap *= 2) {
         tmi_sleep_ms(nap);
-        failed = put_length(fd, UINT64_MAX);
+        failed = put_first(fd, closed_first);
     }
     return failed;
 }
 
 /* Invalidates the header, writes the text, and makes the header valid again. */
-static int put_header(int fd, const char *text, uint64_t length) {
+static int put_header(int fd, const unsigned char *first, const char *text, uint64_t length) {
     tmi_file closed = {.fd = fd};
-    int failed = put_length(fd, UINT64_MAX);
+    int failed = put_first(fd, closed_first);
     (void)tmi_file_refresh(&closed);
     if (!failed)
-        failed = tmi_fd_write(fd, 8, text, (size_t)length);
+        failed = tmi_fd_write(fd, FIRST_BYTES, text, (size_t)length);
     if (!failed)
         failed = tmi_fd_sync(fd);
     if (!failed)
         failed = wait_for_clock_tick(fd, &closed);
-    return failed ? failed : put_length(fd, length);
+    return failed ? failed : put_first(fd, first);
 }
 
 tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tmi_change *change,
@@ -174,9 +185,9 @@ tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tm
                            "%s: cannot write the record of the edit; nothing was changed",
                            tmi_quote_path(location->shown).text);
     }
-    failed = put_header(fd, change->new_text, change->length);
+    failed = put_header(fd, change->first, change->new_text, change->length);
     if (failed) {
-        bool undone = put_header(fd, change->old_text, change->length) == 0;
+        bool undone = put_header(fd, change->first, change->old_text, change->length) == 0;
         tenmap_status status = tmi_fail_os(
             error, failed, "%s: cannot write the header%s", tmi_quote_path(location->shown).text,
             undone ? "; it is as it was" : " (repairing its metadata can finish or undo it)");
@@ -204,10 +215,11 @@ typedef struct repair {
     tmi_file record_file;             /* stays open until it is removed */
     unsigned char *record;
     size_t record_size;
-    bool renames;     /* the record says that tensors are renamed too */
+    unsigned kind;    /* KIND_RENAMES, KIND_GGUF: what the record says */
     int fd;           /* of the model, locked */
     tmi_identity now; /* of the model */
-    uint64_t length;
+    unsigned char first[FIRST_BYTES];
+    uint64_t length; /* of the texts behind them */
     const unsigned char *old_text, *new_text;
     unsigned char *found; /* the file's first 8 + length bytes */
     tenmap_error *error;
@@ -265,23 +277,38 @@ static tenmap_status open_record(repair *r, bool *absent) {
     return TENMAP_OK;
 }
 
-/* Whether these bytes are a record, for which header length, and whether it renames tensors. */
-static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length, bool *renames) {
-    *renames = size >= 8 && memcmp(bytes, rename_magic, 8) == 0;
-    if (size < RECORD_HEAD + RECORD_TAIL || (!*renames && memcmp(bytes, record_magic, 8) != 0) ||
+/* Whether these bytes are a record, of which kind, and for which length of a header. */
+static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length, unsigned *kind) {
+    if (size < RECORD_HEAD + RECORD_TAIL || memcmp(bytes, record_magic, sizeof record_magic) != 0 ||
+        bytes[7] < '1' || bytes[7] >= '1' + KINDS ||
         tmi_file_u64(bytes + size - RECORD_TAIL) != tmi_fnv(bytes, size - RECORD_TAIL))
         return false;
     size_t texts = size - RECORD_HEAD - RECORD_TAIL;
+    *kind = bytes[7] - '1';
     *length = tmi_file_u64(bytes + 32);
     return texts % 2 == 0 && texts / 2 == *length;
 }
 
+/* Finds the parts of a record. Returns false if its headers begin differently. */
+static bool take_texts(repair *r, uint64_t n) {
+    size_t own = r->kind & KIND_GGUF ? FIRST_BYTES : 0;
+    const unsigned char *before = r->record + RECORD_HEAD, *after = before + n;
+    if (n < own || memcmp(before, after, own) != 0)
+        return false;
+    r->length = n - own;
+    r->old_text = before + own;
+    r->new_text = after + own;
+    tmi_layout_length(r->first, r->length);
+    memcpy(r->first, before, own);
+    return true;
+}
+
 static tenmap_status read_record(repair *r) {
     const tmi_file *file = &r->record_file;
-    uint64_t most = r->now.size < 8 ? 0 : r->now.size - 8;
+    uint64_t most = r->now.size, n;
     size_t got = 0;
-    if (most > TMI_WRITTEN_HEADER_LIMIT)
-        most = TMI_WRITTEN_HEADER_LIMIT;
+    if (most > TMI_WRITTEN_HEADER_LIMIT + FIRST_BYTES)
+        most = TMI_WRITTEN_HEADER_LIMIT + FIRST_BYTES;
     if (file->size > RECORD_HEAD + 2 * most + RECORD_TAIL)
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s has %llu bytes, more than two headers of this file need",
@@ -291,36 +318,75 @@ static tenmap_status read_record(repair *r) {
     if (!r->record)
         return tmi_fail_memory(r->error, r->record_size, "the record");
     int failed = tmi_file_read(file, 0, r->record, r->record_size, &got);
-    if (failed || got != r->record_size || !is_record(r->record, got, &r->length, &r->renames))
+    if (failed || got != r->record_size || !is_record(r->record, got, &n, &r->kind) ||
+        !take_texts(r, n))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s is damaged, or from another version of the library",
                            tmi_quote_path(r->record_name).text);
-    r->old_text = r->record + RECORD_HEAD;
-    r->new_text = r->old_text + r->length;
     return TENMAP_OK;
 }
 
 /*
- * Checks that one of the texts is a header of this file. Appends its members except the metadata to
- * *others, without their names if those may change.
+ * Checks that a text of a SafeTensors file is a header of it. Appends its members except the
+ * metadata to *others, without their names if those may change.
  */
-static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
+static tenmap_status judge_json(const repair *r, const unsigned char *text, tmi_buffer *others) {
     const tmi_renames nameless = {.empty_keys = true};
     size_t n = (size_t)r->length;
     tmi_place place = {.path = r->location.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
     tmi_block copy;
     if (!tmi_block_alloc(&copy, n + TMI_JSON_PAD))
-        return tmi_fail_memory(r->error, n, "the header");
+        return TENMAP_ERR_MEMORY;
     memcpy(copy.bytes, text, n);
     tenmap_status status = tmi_header_parse(&header, &place, copy, n, NULL);
     tmi_buffer_add(others, "{", 1);
     if (status == TENMAP_OK) {
         tmi_header_free(&header);
-        (void)tmi_layout_others(others, (const char *)text, n, r->renames ? &nameless : NULL);
+        (void)tmi_layout_others(others, (const char *)text, n,
+                                r->kind & KIND_RENAMES ? &nameless : NULL);
     }
+    return status;
+}
+
+/* The same for GGUF. What *others gets says all that a reader needs to find the tensors' bytes. */
+static tenmap_status judge_gguf(const repair *r, const unsigned char *text, tmi_buffer *others) {
+    const tmi_renames nameless = {.empty_keys = true};
+    size_t n = (size_t)r->length + FIRST_BYTES;
+    tmi_place place = {.path = r->location.shown, .size = r->now.size, .key = tmi_hash_key_new()};
+    tmi_gguf_text lists = {.row_count = 0};
+    tmi_header header;
+    tmi_block copy;
+    uint64_t end = 0;
+    if (!tmi_block_alloc(&copy, n + TMI_JSON_PAD))
+        return TENMAP_ERR_MEMORY;
+    memcpy(copy.bytes, r->first, FIRST_BYTES);
+    memcpy((char *)copy.bytes + FIRST_BYTES, text, (size_t)r->length);
+    bool good = tmi_gguf_add_rows_of(&lists, copy.bytes, n,
+                                     r->kind & KIND_RENAMES ? &nameless : NULL, &end);
+    tmi_buffer_add(others, lists.rows.bytes, lists.rows.len);
+    others->failed = others->failed || lists.rows.failed;
+    tmi_gguf_text_free(&lists);
+    if (!good) {
+        tmi_block_free(&copy);
+        return TENMAP_ERR_FORMAT;
+    }
+    tenmap_status status = tmi_gguf_parse(&header, &place, copy, (size_t)end, NULL);
+    if (status != TENMAP_OK)
+        return status;
+    const uint64_t facts[] = {header.data_at, header.split.number, header.split.count,
+                              header.split.tensors, header.split.counts_tensors};
+    bool at_the_data = header.data_at == n;
+    tmi_buffer_add(others, (const char *)facts, sizeof facts);
+    tmi_header_free(&header);
+    return at_the_data ? TENMAP_OK : TENMAP_ERR_FORMAT;
+}
+
+static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
+    tenmap_status status =
+        r->kind & KIND_GGUF ? judge_gguf(r, text, others) : judge_json(r, text, others);
     if (status == TENMAP_ERR_MEMORY || others->failed)
-        return tmi_fail_memory(r->error, n, "the header");
+        return tmi_fail_memory(r->error, r->length, "the header");
     if (status != TENMAP_OK)
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s holds no header of this file",
                            tmi_quote_path(r->record_name).text);
@@ -340,9 +406,10 @@ static tenmap_status repair_judge(const repair *r) {
     if (status == TENMAP_OK &&
         (before.len != after.len ||
          (before.len > 0 && memcmp(before.bytes, after.bytes, before.len) != 0)))
-        status = FAIL_REPAIR(
-            r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata%s",
-            tmi_quote_path(r->record_name).text, r->renames ? " and the names of its tensors" : "");
+        status =
+            FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata%s",
+                        tmi_quote_path(r->record_name).text,
+                        r->kind & KIND_RENAMES ? " and the names of its tensors" : "");
     free(before.bytes);
     free(after.bytes);
     return status;
@@ -362,8 +429,6 @@ static bool is_byte_mix(const unsigned char *found, const unsigned char *a, cons
  * have left.
  */
 static tenmap_status repair_match(repair *r) {
-    static const unsigned char closed[] = "\xff\xff\xff\xff\xff\xff\xff\xff";
-    unsigned char length[8];
     if (r->now.inode != tmi_file_u64(r->record + 16) || r->now.size != tmi_file_u64(r->record + 24))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to another file (inode %llu of %llu bytes, this "
@@ -376,8 +441,7 @@ static tenmap_status repair_match(repair *r) {
     if (!r->found)
         return tmi_fail_memory(r->error, r->length, "the header");
     int failed = tmi_file_read(&file, 0, r->found, n + 8, &got);
-    tmi_layout_length(length, r->length);
-    if (failed || got != n + 8 || !is_byte_mix(r->found, length, closed, 8) ||
+    if (failed || got != n + 8 || !is_byte_mix(r->found, r->first, closed_first, FIRST_BYTES) ||
         !is_byte_mix(r->found + 8, r->old_text, r->new_text, n))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "its header is neither the old nor the new one of the record %s: it "
@@ -388,13 +452,14 @@ static tenmap_status repair_match(repair *r) {
 
 static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     size_t n = (size_t)r->length;
-    bool open = tmi_file_u64(r->found) == r->length;
+    bool open = memcmp(r->found, r->first, FIRST_BYTES) == 0;
     bool is_old = open && memcmp(r->found + 8, r->old_text, n) == 0;
     bool is_new = open && memcmp(r->found + 8, r->new_text, n) == 0;
     bool undo = flags & TENMAP_REPAIR_UNDO;
     int failed = 0;
     if (undo ? !is_old : !is_new)
-        failed = put_header(r->fd, (const char *)(undo ? r->old_text : r->new_text), r->length);
+        failed = put_header(r->fd, r->first, (const char *)(undo ? r->old_text : r->new_text),
+                            r->length);
     if (!failed)
         failed = record_remove(&r->location.folder, r->record_name, &r->record_file);
     if (failed)

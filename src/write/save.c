@@ -14,9 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
-enum { SHARD_NAME_ROOM = 96 };
+enum { SHARD_NAME_ROOM = 96, MOST_GGUF_PARTS = UINT16_MAX };
+
+/* The names of the files of one format. */
+typedef struct saved_names {
+    const char *single; /* a model in one file */
+    const char *ending; /* of every file */
+    bool (*is_saved)(const char *name);
+} saved_names;
 
 typedef struct saving {
     const char *path; /* of the folder, for error messages */
@@ -42,6 +48,9 @@ typedef struct saving {
     bool lacks_room; /* memory ran out in a callback */
     /* The name of a model file that is not a regular file; "" if there is none. */
     char special[TMI_NAME_BYTES];
+    const saved_names *names;
+    bool gguf;         /* a split set: no index, and its first part is put in place last */
+    bool other_format; /* the folder holds a SafeTensors model, which would hide a GGUF file */
     tenmap_error *error;
 } saving;
 
@@ -55,10 +64,15 @@ static char *save_path(const saving *s, const char *name) {
 
 static void name_saved_shard(const saving *s, size_t shard, char out[SHARD_NAME_ROOM]) {
     if (s->shard_count == 1)
-        snprintf(out, SHARD_NAME_ROOM, "%s", single_name);
+        snprintf(out, SHARD_NAME_ROOM, "%s", s->names->single);
     else
-        snprintf(out, SHARD_NAME_ROOM, "model-%s%05llu-of-%05llu.safetensors", s->stamp,
-                 (ull)shard + 1, (ull)s->shard_count);
+        snprintf(out, SHARD_NAME_ROOM, "model-%s%05llu-of-%05llu%s", s->stamp, (ull)shard + 1,
+                 (ull)s->shard_count, s->names->ending);
+}
+
+/* The shard that is put in place as number `i`: the first part of a split set comes last. */
+static size_t shard_in_turn(const saving *s, size_t i) {
+    return s->gguf ? (i + 1) % s->shard_count : i;
 }
 
 /* Existing files. */
@@ -67,8 +81,8 @@ static size_t digits_at(const char *text, const char *allowed) {
     return strspn(text, allowed);
 }
 
-/* model-[<8 hex>-]<digits>-of-<digits>.safetensors */
-static bool is_shard_name(const char *name) {
+/* model-[<8 hex>-]<digits>-of-<digits><ending> */
+static bool is_shard_of(const char *name, const char *ending) {
     static const char decimal[] = "0123456789";
     if (strncmp(name, "model-", 6) != 0)
         return false;
@@ -81,8 +95,21 @@ static bool is_shard_name(const char *name) {
         return false;
     name += n + 4;
     n = digits_at(name, decimal);
-    return n >= 5 && strcmp(name + n, ".safetensors") == 0;
+    return n >= 5 && strcmp(name + n, ending) == 0;
 }
+
+static bool is_saved_safetensors(const char *name) {
+    return is_shard_of(name, ".safetensors") || strcmp(name, "model.safetensors") == 0 ||
+           strcmp(name, index_name) == 0;
+}
+
+static bool is_saved_gguf(const char *name) {
+    return is_shard_of(name, ".gguf") || strcmp(name, "model.gguf") == 0;
+}
+
+static const saved_names names_of_formats[] = {
+    [TENMAP_FORMAT_SAFETENSORS] = {"model.safetensors", ".safetensors", is_saved_safetensors},
+    [TENMAP_FORMAT_GGUF] = {"model.gguf", ".gguf", is_saved_gguf}};
 
 static bool note_old(saving *s, const char *name, size_t len) {
     char **grown = tmi_grow(s->old, s->old_count, &s->old_capacity, sizeof *grown);
@@ -97,23 +124,20 @@ static bool note_old(saving *s, const char *name, size_t len) {
     return true;
 }
 
-static bool is_saved_name(const char *name) {
-    return is_shard_name(name) || strcmp(name, single_name) == 0 || strcmp(name, index_name) == 0;
-}
-
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
-    if (tmi_is_temp_of(name, is_saved_name))
+    if (tmi_is_temp_of(name, s->names->is_saved))
         tmi_remove_if_stale(&s->folder, name);
-    if (is_saved_name(name) && tmi_is_special(&s->folder, name)) {
+    if (s->names->is_saved(name) && tmi_is_special(&s->folder, name)) {
         snprintf(s->special, sizeof s->special, "%s", name);
         return false;
     }
-    if (strcmp(name, single_name) == 0)
+    if (strcmp(name, s->names->single) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)
-        s->over_old = true;
-    if (!is_shard_name(name))
+        s->over_old = s->over_old || !s->gguf;
+    s->other_format = s->other_format || (s->gguf && is_saved_safetensors(name));
+    if (!is_shard_of(name, s->names->ending))
         return true;
     s->over_old = true;
     return note_old(s, name, strlen(name));
@@ -127,7 +151,7 @@ static bool is_old_shard(const tmi_listed_file *file) {
     static const char ending[] = ".safetensors";
     const size_t len = sizeof ending - 1;
     return file->name_len > len && memcmp(file->name + file->name_len - len, ending, len) == 0 &&
-           !is_saved_name(file->name);
+           !is_saved_safetensors(file->name);
 }
 
 /* Lists the files that the old index names; none if the index cannot be read. */
@@ -167,7 +191,12 @@ static tenmap_status scan_folder(saving *s) {
                          "%s there is not a regular file but a device, a pipe or a socket, so it "
                          "is not replaced",
                          tmi_quote_path(s->special).text);
-    note_old_index(s);
+    if (s->other_format)
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT, "%s",
+                         "it holds a SafeTensors model, which readers would open instead of the "
+                         "GGUF files: save into another folder");
+    if (!s->gguf)
+        note_old_index(s);
     return s->lacks_room ? tmi_fail_memory(s->error, s->old_count, "the list of old files")
                          : TENMAP_OK;
 }
@@ -184,13 +213,48 @@ static tenmap_status declare(tenmap_writer *writer, const tenmap_source *source,
         own_shape ? t->shape : source->shape, own_shape ? t->rank : source->rank, id, error);
 }
 
-static tenmap_status declare_metadata(const saving *s, tenmap_writer *writer) {
+static tenmap_status declare_pair(const saving *s, tenmap_writer *writer, const tenmap_edit *m) {
+    static const char split[] = "split.";
+    size_t len = m->key && m->key_len == TENMAP_CSTR ? strlen(m->key) : m->key_len;
+    if (s->gguf && m->key && len >= sizeof split - 1 &&
+        memcmp(m->key, split, sizeof split - 1) == 0)
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT,
+                         "metadata key %s: a save sets the keys of split.* itself",
+                         tmi_quote(m->key, len).text);
+    if (m->value && m->typed)
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT, "metadata key %s: both value and typed are given",
+                         tmi_quote(m->key ? m->key : "", m->key ? len : 0).text);
+    return m->typed ? tenmap_writer_value(writer, m->key, m->key_len, m->typed, s->error)
+                    : tenmap_writer_metadata(writer, m->key, m->key_len, m->value, m->value_len,
+                                             s->error);
+}
+
+static tenmap_status declare_split_key(const saving *s, tenmap_writer *writer, const char *key,
+                                       uint32_t type, uint64_t number) {
+    unsigned char raw[8];
+    tmi_layout_length(raw, number);
+    tenmap_value value = {type, type, 1, raw, type == TENMAP_VALUE_U16 ? 2 : 4};
+    return tenmap_writer_value(writer, key, TENMAP_CSTR, &value, s->error);
+}
+
+/* What llama.cpp wants in every part of a split set, in the types that it uses. */
+static tenmap_status declare_split(const saving *s, tenmap_writer *writer, size_t part) {
+    tenmap_status status = declare_split_key(s, writer, "split.no", TENMAP_VALUE_U16, part);
+    if (status == TENMAP_OK)
+        status = declare_split_key(s, writer, "split.count", TENMAP_VALUE_U16, s->shard_count);
+    if (status == TENMAP_OK)
+        status = declare_split_key(s, writer, "split.tensors.count", TENMAP_VALUE_I32, s->count);
+    return status;
+}
+
+/* The caller's pairs: in every SafeTensors shard, but only in the first part of a split set. */
+static tenmap_status declare_metadata(const saving *s, tenmap_writer *writer, size_t shard) {
     tenmap_status status = TENMAP_OK;
-    for (size_t i = 0; status == TENMAP_OK && i < s->options.metadata_count; i++) {
-        const tenmap_edit *m = &s->options.metadata[i];
-        status =
-            tenmap_writer_metadata(writer, m->key, m->key_len, m->value, m->value_len, s->error);
-    }
+    size_t count = s->gguf && shard > 0 ? 0 : s->options.metadata_count;
+    for (size_t i = 0; status == TENMAP_OK && i < count; i++)
+        status = declare_pair(s, writer, &s->options.metadata[i]);
+    if (status == TENMAP_OK && s->gguf && s->shard_count > 1)
+        status = declare_split(s, writer, shard);
     return status;
 }
 
@@ -198,6 +262,7 @@ static void writer_options(const saving *s, tenmap_writer_options *out) {
     *out = (tenmap_writer_options)TENMAP_WRITER_OPTIONS_INIT;
     out->data_alignment = s->options.data_alignment;
     out->header_slack = s->options.header_slack;
+    out->format = s->options.format;
     if (s->options.flags & TENMAP_SAVE_KEEP_ORDER)
         out->flags = TENMAP_WRITER_KEEP_ORDER;
 }
@@ -209,7 +274,7 @@ static tenmap_status check_sources(saving *s) {
     s->dry = tmi_writer_dry(s->path, &options, s->error);
     if (!s->dry)
         return s->error->status;
-    tenmap_status status = declare_metadata(s, s->dry);
+    tenmap_status status = declare_metadata(s, s->dry, 0);
     for (size_t i = 0; status == TENMAP_OK && i < s->count; i++) {
         const tenmap_source *source = &s->sources[i];
         tmi_planned planned;
@@ -235,7 +300,8 @@ static void choose_stamp(saving *s) {
         snprintf(s->stamp, sizeof s->stamp, "%08x-", (unsigned)number);
         taken = false;
         for (size_t i = 0; i < s->old_count; i++)
-            taken = taken || (is_shard_name(s->old[i]) && strncmp(s->old[i] + 6, s->stamp, 9) == 0);
+            taken = taken || (is_shard_of(s->old[i], s->names->ending) &&
+                              strncmp(s->old[i] + 6, s->stamp, 9) == 0);
     }
 }
 
@@ -269,10 +335,18 @@ static tenmap_status plan_shards(saving *s) {
     if (s->shard_count > TMI_MOST_SHARDS)
         return FAIL_SAVE(s, TENMAP_ERR_LIMIT, "%llu shards are more than the %d that readers open",
                          (ull)s->shard_count, (int)TMI_MOST_SHARDS);
+    if (s->gguf && s->shard_count > MOST_GGUF_PARTS)
+        return FAIL_SAVE(s, TENMAP_ERR_LIMIT,
+                         "%llu parts are more than the %d that split.count can say",
+                         (ull)s->shard_count, (int)MOST_GGUF_PARTS);
+    if (s->gguf && s->over_old && (s->options.flags & TENMAP_SAVE_KEEP_OLD))
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT, "%s",
+                         "it holds a GGUF model already, and readers would not know which of the "
+                         "two to open, so the old one cannot be kept");
     if (s->shard_count > 1 && s->single_there && (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT,
                          "\"%s\" already exists and would hide the new index, so it cannot be kept",
-                         single_name);
+                         s->names->single);
     if (s->over_old)
         choose_stamp(s);
     return TENMAP_OK;
@@ -336,7 +410,7 @@ static tenmap_status check_sizes(saving *s) {
             s->error->shard = (uint32_t)shard;
         first = end;
     }
-    if (status != TENMAP_OK || s->shard_count == 1)
+    if (status != TENMAP_OK || s->shard_count == 1 || s->gguf)
         return status;
     if (!index_text(s, &s->index))
         return tmi_fail_memory(s->error, s->index.len, "the index");
@@ -364,7 +438,7 @@ static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t en
     free(path);
     if (status != TENMAP_OK)
         return status;
-    status = declare_metadata(s, writer);
+    status = declare_metadata(s, writer, shard);
     for (size_t i = first; status == TENMAP_OK && i < end; i++)
         status = declare(writer, &s->sources[i], NULL, s->error);
     if (status == TENMAP_OK && end > first) {
@@ -387,8 +461,10 @@ static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t en
 
 static tenmap_status save_shards(saving *s) {
     tenmap_status status = TENMAP_OK;
-    size_t first = 0;
-    for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
+    size_t first = s->gguf ? shard_end(s, 0, 0) : 0;
+    for (size_t i = 0; status == TENMAP_OK && i < s->shard_count; i++) {
+        size_t shard = shard_in_turn(s, i);
+        first = shard == 0 ? 0 : first;
         size_t end = shard_end(s, shard, first);
         status = save_shard(s, shard, first, end);
         if (status != TENMAP_OK)
@@ -424,7 +500,7 @@ static tenmap_status save_index(const saving *s, bool *replaced) {
 static void undo_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
     for (size_t i = 0; s->shard_count > 1 && i < s->placed; i++) {
-        name_saved_shard(s, i, name);
+        name_saved_shard(s, shard_in_turn(s, i), name);
         (void)tmi_unlink(&s->folder, name);
     }
 }
@@ -436,9 +512,10 @@ static void undo_shards(const saving *s) {
 static tenmap_status remove_old(const saving *s) {
     if (!s->over_old || (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return TENMAP_OK;
-    const char *name = s->shard_count > 1 ? single_name : index_name;
-    int failed = tmi_remove(&s->folder, name);
-    bool hides = failed && s->shard_count > 1; /* readers prefer the single file over the index */
+    const char *name = s->shard_count > 1 ? s->names->single : index_name;
+    int failed = s->gguf && s->shard_count == 1 ? 0 : tmi_remove(&s->folder, name);
+    /* Readers prefer the single file over the index, but a split set over a single GGUF file. */
+    bool hides = failed && s->shard_count > 1 && !s->gguf;
     for (size_t i = 0; !failed && i < s->old_count; i++) {
         name = s->old[i];
         failed = tmi_unlink(&s->folder, name);
@@ -463,7 +540,7 @@ static tenmap_status save_run(saving *s) {
     if (status != TENMAP_OK)
         return status;
     status = save_shards(s);
-    if (status == TENMAP_OK && s->shard_count > 1)
+    if (status == TENMAP_OK && s->shard_count > 1 && !s->gguf)
         status = save_index(s, &replaced);
     if (status != TENMAP_OK) {
         if (!replaced)
@@ -481,7 +558,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
                                           offsetof(tenmap_save_options, copy),
                                           offsetof(tenmap_save_options, flags),
                                           TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER,
-                                          offsetof(tenmap_save_options, reserved)};
+                                          0};
     tenmap_error own = {.status = TENMAP_OK};
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
@@ -489,6 +566,13 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     saving s = {.path = folder, .folder = TMI_NO_FOLDER, .sources = sources, .count = n};
     s.error = error ? error : &own;
     tenmap_status status = tmi_options_copy(&kind, given, &s.options, error);
+    if (status == TENMAP_OK && s.options.format > TENMAP_FORMAT_GGUF)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                          "options.format is %u; it must be TENMAP_FORMAT_SAFETENSORS (0) or "
+                          "TENMAP_FORMAT_GGUF (1)",
+                          (unsigned)s.options.format);
+    s.gguf = s.options.format == TENMAP_FORMAT_GGUF;
+    s.names = &names_of_formats[s.gguf ? TENMAP_FORMAT_GGUF : TENMAP_FORMAT_SAFETENSORS];
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
     if (status == TENMAP_OK)

@@ -13,6 +13,9 @@
 /* The longest header that readers accept by default; longer ones are not written. */
 enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
 
+/* Bytes for the reason why a format cannot hold something. */
+enum { TMI_REFUSAL_ROOM = 160 };
+
 /* header_layout.c: the text of a header, without I/O. */
 
 /* A growing text. Starts zeroed; free bytes with free(). */
@@ -52,8 +55,10 @@ typedef struct tmi_planned {
 typedef struct tmi_pair {
     char *key; /* owned, as is the value */
     size_t key_len;
-    char *value;
+    char *value; /* a string, or the bytes of another value as tenmap_value.raw has them */
     size_t value_len;
+    uint32_t type, element_type; /* TENMAP_VALUE_*, as in tenmap_value */
+    uint64_t count;
 } tmi_pair;
 
 /* Appends "__metadata__":{...} and nothing else. */
@@ -107,7 +112,62 @@ bool tmi_layout_build(tmi_layout *layout, tmi_buffer *head);
 /* Stores `n` as a little-endian 64-bit number. */
 void tmi_layout_length(unsigned char *field, uint64_t n);
 
+/* gguf_layout.c: the same for GGUF, whose alignment is that of every tensor. */
+
+#define TMI_GGUF_ALIGNMENT "general.alignment"
+/* The last pair of a header with spare bytes, which are its elements. */
+#define TMI_GGUF_PADDING "tenmap.padding"
+
+/*
+ * What keeps a GGUF file from holding the tensor, as the end of an error message ("its name has 70
+ * bytes, ..."), written to `text`; NULL: nothing.
+ */
+const char *tmi_gguf_refuses(const tmi_planned *tensor, char text[TMI_REFUSAL_ROOM]);
+bool tmi_gguf_key_is(const char *key, size_t len, const char *known);
+/* tmi_layout_build for GGUF. */
+bool tmi_gguf_layout_build(tmi_layout *layout, tmi_buffer *head);
+
+/* The two lists that make up a header. Starts zeroed. */
+typedef struct tmi_gguf_text {
+    tmi_buffer pairs, rows;
+    uint64_t pair_count, row_count;
+} tmi_gguf_text;
+
+void tmi_gguf_add_pair(tmi_gguf_text *text, const tmi_pair *pair);
+/*
+ * Adds the rows of a header, which keep everything except the names that `renames` replaces (NULL:
+ * none). *end is where the header ends. Returns false if it is not a header or memory runs out.
+ */
+bool tmi_gguf_add_rows_of(tmi_gguf_text *text, const void *head, size_t len,
+                          const tmi_renames *renames, uint64_t *end);
+/* The least length of the header, its first 8 bytes included and padding excluded. */
+uint64_t tmi_gguf_least(const tmi_gguf_text *text);
+uint64_t tmi_gguf_align(uint64_t n, uint32_t alignment);
+/* Whether a header of these lists can have the length `start`, where data begins. */
+bool tmi_gguf_can_end_at(const tmi_gguf_text *text, uint64_t start, uint32_t alignment);
+/* Appends that header from its byte 8 on. */
+void tmi_gguf_assemble(const tmi_gguf_text *text, uint64_t start, uint32_t alignment,
+                       tmi_buffer *out);
+void tmi_gguf_text_free(tmi_gguf_text *text);
+
+/* writer_values.c */
+
+/* Checks that a pair's value is whole, and that a file of this format can hold it. */
+tenmap_status tmi_pair_check(const tmi_pair *pair, uint32_t format, tmi_quoted shown,
+                             tenmap_error *error);
+
 /* writer.c */
+
+/*
+ * Checks a text that the caller declares, which must be UTF-8, and sets its length. `what` names it
+ * in the error message.
+ */
+tenmap_status tmi_writer_check_text(const tenmap_writer *writer, const char *what, const char *text,
+                                    size_t *len, tenmap_error *error);
+/* Adds a pair, and takes its key and its value from the caller if it succeeds. */
+tenmap_status tmi_writer_add_pair(tenmap_writer *writer, const tmi_pair *pair, tenmap_error *error);
+/* The options that the writer was made with, and what stands for the default in them. */
+const tenmap_writer_options *tmi_writer_options(const tenmap_writer *writer);
 
 /*
  * Claims bytes [offset, offset+bytes) of a tensor for the caller to write; nobody else can claim
@@ -187,7 +247,9 @@ typedef struct tmi_change {
     tmi_identity identity; /* of the file, before the change */
     uint64_t length;       /* of both texts: the header keeps its size */
     const char *old_text, *new_text;
-    bool renames; /* tensors are renamed too */
+    const unsigned char *first; /* the 8 bytes before them, which stay as they are */
+    bool renames;               /* tensors are renamed too */
+    bool gguf;                  /* else a SafeTensors file */
 } tmi_change;
 
 /* `fd` is open for writing, and the caller holds its lock. */

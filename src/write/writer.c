@@ -23,7 +23,7 @@ struct tenmap_writer {
     tmi_pair *pairs;
     size_t pair_count, pair_capacity;
     tmi_names pair_names;
-    uint64_t declared;   /* bytes of all tensors */
+    uint64_t declared;   /* bytes of all tensors, and of the padding behind each */
     bool laid_out;       /* the header is written and nothing more can be declared */
     uint64_t data_start; /* file offset of the data */
     tenmap_error failed; /* the first failure that spoiled the file, which is then never saved */
@@ -45,12 +45,17 @@ static tenmap_status init_writer_options(const tenmap_writer_options *given,
                                           sizeof(tenmap_writer_options),
                                           offsetof(tenmap_writer_options, flags),
                                           TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS,
-                                          offsetof(tenmap_writer_options, reserved)};
+                                          0};
     tenmap_status status = tmi_options_copy(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
+    if (out->format > TENMAP_FORMAT_GGUF)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.format is %u; it must be TENMAP_FORMAT_SAFETENSORS (0) or "
+                        "TENMAP_FORMAT_GGUF (1)",
+                        (unsigned)out->format);
     if (!out->data_alignment)
-        out->data_alignment = 8;
+        out->data_alignment = out->format == TENMAP_FORMAT_GGUF ? 32 : 8;
     uint32_t alignment = out->data_alignment;
     if (alignment > LARGEST_ALIGNMENT || (alignment & (alignment - 1)))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -183,9 +188,8 @@ static bool enter_unique(tmi_names *names, const tmi_hash_key *key, named_record
     return true;
 }
 
-/* Checks a declared text and sets its length; `what` names it in the error message. */
-static tenmap_status check_text(const tenmap_writer *writer, const char *what, const char *text,
-                                size_t *len, tenmap_error *error) {
+tenmap_status tmi_writer_check_text(const tenmap_writer *writer, const char *what, const char *text,
+                                    size_t *len, tenmap_error *error) {
     if (!text)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: %s is NULL", SHOWN(writer), what);
     if (*len == TENMAP_CSTR)
@@ -223,45 +227,61 @@ static tenmap_status add_pair(tenmap_writer *writer, tmi_pair pair, tenmap_error
     return TENMAP_OK;
 }
 
-tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key, size_t key_len,
-                                     const char *value, size_t value_len, tenmap_error *error) {
-    if (!writer)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer is NULL");
-    tenmap_status status = check_text(writer, "metadata key", key, &key_len, error);
-    if (status == TENMAP_OK)
-        status = check_text(writer, "metadata value", value, &value_len, error);
-    if (status != TENMAP_OK)
-        return status;
-    tmi_pair pair = {tmi_copy_text(key, key_len), key_len, tmi_copy_text(value, value_len),
-                     value_len};
+tenmap_status tmi_writer_add_pair(tenmap_writer *writer, const tmi_pair *pair,
+                                  tenmap_error *error) {
     pthread_mutex_lock(&writer->lock);
-    if (!pair.key || !pair.value)
-        status = tmi_fail_memory(error, key_len, "the metadata");
+    tenmap_status status = check_open(writer, error);
     if (status == TENMAP_OK)
-        status = check_open(writer, error);
-    if (status == TENMAP_OK)
-        status = add_pair(writer, pair, error);
+        status = add_pair(writer, *pair, error);
     pthread_mutex_unlock(&writer->lock);
-    if (status != TENMAP_OK) {
-        free(pair.key);
-        free(pair.value);
-    }
     return status;
+}
+
+const tenmap_writer_options *tmi_writer_options(const tenmap_writer *writer) {
+    return &writer->options;
+}
+
+static bool writes_gguf(const tenmap_writer *writer) {
+    return writer->options.format == TENMAP_FORMAT_GGUF;
+}
+
+static tenmap_status check_dtype(const tenmap_writer *writer, const tmi_planned *t,
+                                 tenmap_error *error) {
+    bool blocks = tmi_dtype_blocks(t->dtype);
+    char text[TMI_REFUSAL_ROOM];
+    const char *why;
+    if (t->dtype == TENMAP_AS_STORED || (t->dtype >= TMI_DTYPE_COUNT && !blocks))
+        return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
+                          "its dtype is %u (%s), which cannot be written", (unsigned)t->dtype,
+                          tenmap_dtype_name(t->dtype));
+    if (blocks && !writes_gguf(writer))
+        return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
+                          "its dtype is %u (%s), which cannot be written to a SafeTensors file; "
+                          "GGUF files (TENMAP_FORMAT_GGUF) hold it",
+                          (unsigned)t->dtype, tenmap_dtype_name(t->dtype));
+    why = writes_gguf(writer) ? tmi_gguf_refuses(t, text) : NULL;
+    return why ? FAIL_WRITE(error, TENMAP_ERR_UNSUPPORTED, writer, t, "%s", why) : TENMAP_OK;
+}
+
+/* The bytes of whole rows, each of which is whole blocks in a block dtype. */
+static int size_of_elements(tenmap_dtype dtype, uint64_t n, uint64_t *bytes) {
+    if (!tmi_dtype_blocks(dtype))
+        return tmi_whole_bytes(dtype, n, bytes);
+    return tmi_dtype_bytes(dtype, n, bytes) ? TMI_BYTES_WHOLE : TMI_BYTES_OVERFLOW;
 }
 
 /* Computes elements and bytes of a shape, by the rules that readers will check. */
 static tenmap_status size_up(const tenmap_writer *writer, tmi_planned *t, tenmap_error *error) {
-    if (t->dtype == TENMAP_AS_STORED || t->dtype >= TMI_DTYPE_COUNT)
-        return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
-                          "its dtype is %u (%s), which cannot be written", (unsigned)t->dtype,
-                          tenmap_dtype_name(t->dtype));
+    tenmap_status status = check_dtype(writer, t, error);
+    if (status != TENMAP_OK)
+        return status;
     uint64_t n = 1, bytes = 0;
     bool fits = true;
     for (uint32_t d = 0; d < t->rank; d++) {
         fits = fits && (t->shape[d] == 0 || n <= UINT64_MAX / t->shape[d]);
         n *= t->shape[d];
     }
-    int size = tmi_whole_bytes(t->dtype, n, &bytes);
+    int size = size_of_elements(t->dtype, n, &bytes);
     if (!fits || size == TMI_BYTES_OVERFLOW)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "its shape of %s has more elements than 64 bits can count",
@@ -272,7 +292,7 @@ static tenmap_status size_up(const tenmap_writer *writer, tmi_planned *t, tenmap
                           tmi_dtypes[t->dtype].name);
     t->nelems = n;
     t->nbytes = bytes;
-    if (t->nbytes > INT64_MAX / 8 - writer->declared)
+    if (t->nbytes > INT64_MAX / 8 - writer->declared - writer->options.data_alignment)
         return FAIL_WRITE(error, TENMAP_ERR_LIMIT, writer, t,
                           "with its %llu bytes the file would be too large for any system",
                           (ull)t->nbytes);
@@ -298,7 +318,7 @@ static tenmap_status add_planned(tenmap_writer *writer, tmi_planned planned, siz
     if (twin != TMI_NONE)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, &planned, "%s",
                           "the name appears twice");
-    writer->declared += planned.nbytes;
+    writer->declared += planned.nbytes + (writes_gguf(writer) ? writer->options.data_alignment : 0);
     writer->count++;
     if (id)
         *id = i;
@@ -310,7 +330,7 @@ tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t 
                                 size_t *id, tenmap_error *error) {
     if (!writer || (rank && !shape))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s is NULL", writer ? "shape" : "writer");
-    tenmap_status status = check_text(writer, "tensor name", name, &name_len, error);
+    tenmap_status status = tmi_writer_check_text(writer, "tensor name", name, &name_len, error);
     if (status != TENMAP_OK)
         return status;
     if (name_len == 12 && memcmp(name, "__metadata__", 12) == 0)
@@ -387,7 +407,8 @@ static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_
                          .alignment = writer->options.data_alignment,
                          .slack = writer->options.header_slack,
                          .keep_order = writer->options.flags & TENMAP_WRITER_KEEP_ORDER};
-    if (!tmi_layout_build(&layout, head)) {
+    if (!(writes_gguf(writer) ? tmi_gguf_layout_build(&layout, head)
+                              : tmi_layout_build(&layout, head))) {
         (void)tmi_fail_memory(error, count * 100, "the header");
         return TENMAP_ERR_MEMORY;
     }

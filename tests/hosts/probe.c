@@ -94,7 +94,7 @@ static int check(char **a, tenmap_error *e) {
 }
 
 static int edit(char **a, tenmap_error *e) {
-    tenmap_edit one = {a[1], TENMAP_CSTR, a[2], TENMAP_CSTR};
+    tenmap_edit one = {a[1], TENMAP_CSTR, a[2], TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     uint32_t how = 0;
     if (a[3] && strcmp(a[3], "copy") == 0)

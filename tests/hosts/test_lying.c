@@ -339,7 +339,7 @@ static tenmap_status copy_over_itself(tenmap_error *e) {
 }
 
 static tenmap_status edit_with(uint32_t flags, uint32_t expected, tenmap_error *e) {
-    tenmap_edit edit = {"k", TENMAP_CSTR, "new", TENMAP_CSTR};
+    tenmap_edit edit = {"k", TENMAP_CSTR, "new", TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     uint32_t how = 0;
     options.flags = flags;

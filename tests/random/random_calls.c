@@ -567,8 +567,8 @@ static const tenmap_copy_options *some_copy_options(tenmap_losses *losses) {
 static void call_save(void) {
     enum { MOST = 12 };
     static unsigned char data[3 * 5 * 8];
-    static const tenmap_edit pairs[2] = {{"k", TENMAP_CSTR, "v", TENMAP_CSTR},
-                                         {"format", 6, "pt", 2}};
+    static const tenmap_edit pairs[2] = {{"k", TENMAP_CSTR, "v", TENMAP_CSTR, NULL},
+                                         {"format", 6, "pt", 2, NULL}};
     tenmap_source sources[MOST];
     tenmap_losses losses[MOST];
     char given[MOST][16], path[sizeof random_folder + 8];
@@ -648,7 +648,7 @@ static void call_edit(void) {
     uint32_t how;
     for (size_t i = 0; i < 3; i++)
         edits[i] = (tenmap_edit){draw(30) ? texts[draw(4)] : NULL, draw(9) ? TENMAP_CSTR : 0,
-                                 draw(3) ? texts[draw(5)] : NULL, TENMAP_CSTR};
+                                 draw(3) ? texts[draw(5)] : NULL, TENMAP_CSTR, NULL};
     for (size_t i = 0; i < 2; i++) {
         const tenmap_tensor *t = tensor_of(m);
         snprintf(new_names[i], sizeof new_names[i], "t%u", (unsigned)draw(20));

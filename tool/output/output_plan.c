@@ -294,11 +294,11 @@ static void add_torch_metadata(const plan *p, output_metadata *all) {
         torch = torch && (all->items[i].key_len != sizeof format - 1 ||
                           memcmp(all->items[i].key, format, sizeof format - 1) != 0);
     if (torch)
-        all->items[all->count++] = (tenmap_edit){format, sizeof format - 1, "pt", 2};
+        all->items[all->count++] = (tenmap_edit){format, sizeof format - 1, "pt", 2, NULL};
     for (size_t i = 0; i < p->shared_count; i++) {
         const tenmap_tensor *left = p->shared[i].left, *kept = p->shared[i].kept;
         all->items[all->count++] =
-            (tenmap_edit){left->name, left->name_len, kept->name, kept->name_len};
+            (tenmap_edit){left->name, left->name_len, kept->name, kept->name_len, NULL};
     }
 }
 
@@ -306,7 +306,7 @@ int parse_meta(const char *given, tenmap_edit *out) {
     const char *equals = strchr(given, '=');
     if (!equals || equals == given)
         return fail(EXIT_USAGE, "--meta takes KEY=VALUE, not '%s'", given);
-    *out = (tenmap_edit){given, (size_t)(equals - given), equals + 1, strlen(equals + 1)};
+    *out = (tenmap_edit){given, (size_t)(equals - given), equals + 1, strlen(equals + 1), NULL};
     return EXIT_FINE;
 }
 
@@ -328,7 +328,7 @@ int plan_collect_metadata(plan *p, const output_settings *out, output_metadata *
                 continue;
             }
             all->items[all->count++] =
-                (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len};
+                (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len, NULL};
         }
     free(names);
     add_torch_metadata(p, all);

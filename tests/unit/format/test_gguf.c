@@ -354,28 +354,6 @@ static void folders_prefer_safetensors(void **state) {
     free(file.at);
 }
 
-static void metadata_cannot_be_edited(void **state) {
-    const char *path = in_folder(state, "small.gguf");
-    bytes file = gguf_small();
-    write_file(path, file.at, file.size);
-    tenmap_edit edit = {"a", 1, "b", 1};
-    tenmap_error error;
-    assert_int_equal(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &error),
-                     TENMAP_ERR_UNSUPPORTED);
-    check_error(&error, TENMAP_ERR_UNSUPPORTED);
-    tenmap_model *m = must_open(path, NULL);
-    tenmap_renaming name = {tenmap_at(m, 0)->name, tenmap_at(m, 0)->name_len, "b", 1};
-    assert_int_equal(tenmap_rename(path, &name, 1, NULL, 0, NULL, NULL, &error),
-                     TENMAP_ERR_UNSUPPORTED);
-    check_error(&error, TENMAP_ERR_UNSUPPORTED);
-    tenmap_close(m);
-    bytes after = read_whole(path);
-    assert_int_equal(after.size, file.size);
-    assert_memory_equal(after.at, file.at, file.size);
-    free(after.at);
-    free(file.at);
-}
-
 /* Cost. */
 
 static double seconds(void) {
@@ -449,7 +427,6 @@ int main(void) {
         cmocka_unit_test_setup(a_first_part_under_another_name_needs_a_word, empty_folder),
         cmocka_unit_test_setup(a_model_of_too_many_parts_is_refused, empty_folder),
         cmocka_unit_test_setup(folders_prefer_safetensors, empty_folder),
-        cmocka_unit_test_setup(metadata_cannot_be_edited, empty_folder),
         cmocka_unit_test_setup(a_large_vocabulary_is_read_once, empty_folder),
         cmocka_unit_test(hostile_counts_cost_nothing),
     };

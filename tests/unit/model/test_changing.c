@@ -60,7 +60,7 @@ static void write_edited(void **state, const char *space) {
 }
 
 static void edit_value(const char *value) {
-    tenmap_edit edit = {"k", 1, value, TENMAP_CSTR};
+    tenmap_edit edit = {"k", 1, value, TENMAP_CSTR, NULL};
     tenmap_error error;
     uint32_t how;
     if (tenmap_edit_metadata(path, &edit, 1, NULL, &how, &error) != TENMAP_OK)
@@ -222,7 +222,7 @@ static void an_edit_that_runs_is_not_called_interrupted(void **state) {
 }
 
 static void an_edit_that_nobody_runs_is_called_interrupted(void **state) {
-    tenmap_edit edit = {"k", 1, "y", 1};
+    tenmap_edit edit = {"k", 1, "y", 1, NULL};
     tenmap_error error = {0};
     close(close_header(state));
     must_fail(path, NULL, TENMAP_ERR_LIMIT, "interrupted");

@@ -787,7 +787,7 @@ static tenmap_status write_all(const char *folder, const tenmap_model *from, ten
 static tenmap_status edit_one(const char *folder, uint32_t flags, tenmap_error *e) {
     char path[4200];
     static unsigned turn;
-    tenmap_edit edit = {"k0", TENMAP_CSTR, turn++ % 2 ? "a" : "b", TENMAP_CSTR};
+    tenmap_edit edit = {"k0", TENMAP_CSTR, turn++ % 2 ? "a" : "b", TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     options.flags = flags;
     snprintf(path, sizeof path, "%s/one.safetensors", folder);

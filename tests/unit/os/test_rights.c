@@ -40,7 +40,7 @@ static tenmap_status write_model_at(const char *path, uint32_t flags, tenmap_err
 }
 
 static tenmap_status edit_model_at(const char *path, tenmap_error *e) {
-    tenmap_edit edit = {"key", TENMAP_CSTR, "value", TENMAP_CSTR};
+    tenmap_edit edit = {"key", TENMAP_CSTR, "value", TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     options.flags = TENMAP_EDIT_NO_IN_PLACE;
     return tenmap_edit_metadata(path, &edit, 1, &options, NULL, e);

@@ -29,19 +29,32 @@ static unsigned pick(unsigned below) {
     return (unsigned)(seed >> 33) % below;
 }
 
+/* The format of the scenario. */
+static bool gguf;
+
+static const char *model_path(const char *folder) {
+    static char path[4200];
+    snprintf(path, sizeof path, "%s/model.%s", folder, gguf ? "gguf" : "safetensors");
+    return path;
+}
+
+static tenmap_dtype byte_dtype(void) {
+    return gguf ? TENMAP_I8 : TENMAP_U8;
+}
+
 /* The operations. Each changes the model from one version to another, or fails with an error. */
 
 static tenmap_status write_version(const char *folder, int version, tenmap_error *e) {
-    char path[4200];
     unsigned char data[BYTES];
     uint64_t n = BYTES;
     tenmap_writer *w;
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
+    options.format = gguf ? TENMAP_FORMAT_GGUF : TENMAP_FORMAT_SAFETENSORS;
     memset(data, version, sizeof data);
-    tenmap_status status = tenmap_writer_create(path, NULL, &w, e);
+    tenmap_status status = tenmap_writer_create(model_path(folder), &options, &w, e);
     for (size_t i = 0; status == TENMAP_OK && i < TENSORS; i++)
         status =
-            tenmap_writer_add(w, (const char[]){(char)('a' + i)}, 1, TENMAP_U8, &n, 1, NULL, e);
+            tenmap_writer_add(w, (const char[]){(char)('a' + i)}, 1, byte_dtype(), &n, 1, NULL, e);
     for (size_t i = 0; status == TENMAP_OK && i < TENSORS; i++) {
         status = tenmap_writer_write(w, i, 1000, data, BYTES - 1000, e);
         if (status == TENMAP_OK)
@@ -55,14 +68,13 @@ static tenmap_status write_version(const char *folder, int version, tenmap_error
 
 static tenmap_status edit_version(const char *folder, int version, uint32_t flags,
                                   tenmap_error *e) {
-    char path[4200], value[600];
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    char value[600];
     memset(value, 'a' + version, sizeof value - 1);
     value[sizeof value - 1] = '\0';
-    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR};
+    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     options.flags = flags;
-    return tenmap_edit_metadata(path, &edit, 1, &options, NULL, e);
+    return tenmap_edit_metadata(model_path(folder), &edit, 1, &options, NULL, e);
 }
 
 static tenmap_status edit_in_place(const char *folder, int version, tenmap_error *e) {
@@ -83,14 +95,14 @@ static tenmap_status edit_by_copy(const char *folder, int version, tenmap_error 
  */
 static tenmap_status rename_version(const char *folder, int version, uint32_t flags,
                                     tenmap_error *e) {
-    char path[4200], value[600], before[TENSORS][8], after[TENSORS][8];
+    const char *path = model_path(folder);
+    char value[600], before[TENSORS][8], after[TENSORS][8];
     tenmap_renaming names[TENSORS];
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     bool armed = faults.armed;
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
     memset(value, 'a' + version, sizeof value - 1);
     value[sizeof value - 1] = '\0';
-    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR};
+    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR, NULL};
     faults.armed = false;
     tenmap_model *m = must_open(path, NULL);
     for (size_t i = 0; i < TENSORS; i++) {
@@ -129,9 +141,10 @@ static tenmap_status save_version(const char *folder, int version, uint64_t most
                                      .name_len = 1,
                                      .shape = shape,
                                      .rank = 1,
-                                     .dtype = TENMAP_U8,
+                                     .dtype = byte_dtype(),
                                      .data = data};
     options.max_shard_bytes = most;
+    options.format = gguf ? TENMAP_FORMAT_GGUF : TENMAP_FORMAT_SAFETENSORS;
     return tenmap_save_sharded(folder, sources, TENSORS, &options, e);
 }
 
@@ -160,19 +173,27 @@ static const struct scenario {
     bool by_metadata; /* the version is in the metadata, not in the tensors */
     size_t files;     /* afterwards */
     bool by_names;    /* and in the names */
+    bool gguf;
 } scenarios[] = {
-    {"a write over a file", write_version, write_version, false, 1, false},
-    {"an edit in place", make_editable, edit_in_place, true, 1, false},
-    {"an edit by clone (or copy, without reflinks)", make_editable, edit_by_clone, true, 1, false},
-    {"an edit by copy", make_editable, edit_by_copy, true, 1, false},
-    {"shards over as many", save_two, save_two, false, 3, false},
-    {"shards over fewer", save_two, save_four, false, 5, false},
-    {"shards over more", save_four, save_two, false, 3, false},
-    {"shards over a file", save_single, save_two, false, 3, false},
-    {"a file over shards", save_two, save_single, false, 1, false},
-    {"a file over a file", save_single, save_single, false, 1, false},
-    {"a renaming in place", make_renamed, rename_in_place, true, 1, true},
-    {"a renaming by copy", make_renamed, rename_by_copy, true, 1, true},
+    {"a write over a file", write_version, write_version, false, 1, false, false},
+    {"an edit in place", make_editable, edit_in_place, true, 1, false, false},
+    {"an edit by clone (or copy, without reflinks)", make_editable, edit_by_clone, true, 1, false,
+     false},
+    {"an edit by copy", make_editable, edit_by_copy, true, 1, false, false},
+    {"shards over as many", save_two, save_two, false, 3, false, false},
+    {"shards over fewer", save_two, save_four, false, 5, false, false},
+    {"shards over more", save_four, save_two, false, 3, false, false},
+    {"shards over a file", save_single, save_two, false, 3, false, false},
+    {"a file over shards", save_two, save_single, false, 1, false, false},
+    {"a file over a file", save_single, save_single, false, 1, false, false},
+    {"a renaming in place", make_renamed, rename_in_place, true, 1, true, false},
+    {"a renaming by copy", make_renamed, rename_by_copy, true, 1, true, false},
+    {"a write over a GGUF file", write_version, write_version, false, 1, false, true},
+    {"an edit of GGUF in place", make_editable, edit_in_place, true, 1, false, true},
+    {"an edit of GGUF by copy", make_editable, edit_by_copy, true, 1, false, true},
+    {"a GGUF file over a GGUF file", save_single, save_single, false, 1, false, true},
+    {"a renaming of GGUF in place", make_renamed, rename_in_place, true, 1, true, true},
+    {"a renaming of GGUF by copy", make_renamed, rename_by_copy, true, 1, true, true},
 };
 
 /* Judging. */
@@ -213,13 +234,11 @@ static int version_of(const tenmap_model *m, const struct scenario *s) {
 static int judge(const char *folder, const struct scenario *s, bool *repaired) {
     tenmap_model *m;
     tenmap_error e = {0};
-    char path[4200];
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
     *repaired = false;
     if (tenmap_open(folder, NULL, &m, &e) != TENMAP_OK) {
         if (!strstr(e.message, "repairing its metadata"))
             fail_msg("%s: nothing opens: %s", s->what, e.message);
-        if (tenmap_repair_metadata(path, pick(2), NULL, &e) != TENMAP_OK)
+        if (tenmap_repair_metadata(model_path(folder), pick(2), NULL, &e) != TENMAP_OK)
             fail_msg("%s: %s", s->what, e.message);
         *repaired = true;
         m = must_open(folder, NULL);
@@ -238,6 +257,7 @@ static void clear(const char *folder) {
 
 static void prepare(const char *folder, const struct scenario *s) {
     tenmap_error e = {0};
+    gguf = s->gguf;
     clear(folder);
     if (s->before(folder, OLD, &e) != TENMAP_OK)
         fail_msg("%s: %s", s->what, e.message);
@@ -371,6 +391,7 @@ static void short_and_interrupted_writes_go_on(void **state) {
 static void wander_in(const char *folder, const struct scenario *s) {
     char here[4200], there[4300], decoy[4400];
     long steps = 0;
+    gguf = s->gguf;
     assert_non_null(getcwd(here, sizeof here));
     snprintf(there, sizeof there, "%s-elsewhere", folder);
     snprintf(decoy, sizeof decoy, "%s/m", there);

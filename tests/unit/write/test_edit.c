@@ -26,7 +26,7 @@ static void make_file(const char *path, size_t slack) {
 }
 
 static uint32_t must_edit(const char *path, const char *key, const char *value, uint32_t flags) {
-    tenmap_edit edit = {key, TENMAP_CSTR, value, TENMAP_CSTR};
+    tenmap_edit edit = {key, TENMAP_CSTR, value, TENMAP_CSTR, NULL};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     tenmap_error error = {0};
     uint32_t how = 0;
@@ -82,7 +82,7 @@ static void what_fits_is_changed_in_place(void **state) {
 static void the_last_pair_takes_metadata_with_it(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     make_file(path, 0);
-    tenmap_edit edits[] = {{"k", 1, NULL, 0}, {"\xc3\xa9", 2, NULL, 0}};
+    tenmap_edit edits[] = {{"k", 1, NULL, 0, NULL}, {"\xc3\xa9", 2, NULL, 0, NULL}};
     uint32_t how;
     assert_int_equal(tenmap_edit_metadata(path, edits, 2, NULL, &how, NULL), TENMAP_OK);
     assert_int_equal(how, TENMAP_EDIT_IN_PLACE);
@@ -99,9 +99,10 @@ static void the_last_pair_takes_metadata_with_it(void **state) {
 static void later_edits_see_what_earlier_ones_did(void **state) {
     static const char *const due[] = {"\xc3\xa9", "new", "k"};
     const char *path = in_folder(state, "m.safetensors");
-    tenmap_edit edits[] = {{"k", 1, NULL, 0},   {"none", 4, NULL, 0}, {"new", 3, "1", 1},
-                           {"gone", 4, "2", 1}, {"k", 1, "3", 1},     {"gone", 4, NULL, 0},
-                           {"new", 3, "4", 1},  {"gone", 4, NULL, 0}};
+    tenmap_edit edits[] = {{"k", 1, NULL, 0, NULL},  {"none", 4, NULL, 0, NULL},
+                           {"new", 3, "1", 1, NULL}, {"gone", 4, "2", 1, NULL},
+                           {"k", 1, "3", 1, NULL},   {"gone", 4, NULL, 0, NULL},
+                           {"new", 3, "4", 1, NULL}, {"gone", 4, NULL, 0, NULL}};
     make_file(path, 100);
     assert_int_equal(tenmap_edit_metadata(path, edits, 8, NULL, NULL, NULL), TENMAP_OK);
     tenmap_model *m = must_open(path, NULL);
@@ -173,7 +174,8 @@ static void shared_files_are_left_alone(void **state) {
 static void edits_are_refused_with_a_sentence(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     tenmap_error e = {0};
-    tenmap_edit good = {"k", 1, "w", 1}, bad[] = {{"k", 1, "w", 1}, {"l", 1, "\xff", 1}};
+    tenmap_edit good = {"k", 1, "w", 1, NULL},
+                bad[] = {{"k", 1, "w", 1, NULL}, {"l", 1, "\xff", 1, NULL}};
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     uint32_t how = 77;
     make_file(path, 100);
@@ -261,7 +263,7 @@ static void an_interrupted_edit_is_repaired(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     const char *record = in_folder(state, ".m.safetensors.tenmap-undo");
     tenmap_error e = {0};
-    tenmap_edit edit = {"k", 1, "x", 1};
+    tenmap_edit edit = {"k", 1, "x", 1, NULL};
     uint32_t how = 7;
     assert_int_equal(tenmap_repair_metadata(in_folder(state, "none"), 0, &how, &e),
                      TENMAP_ERR_NOT_FOUND);

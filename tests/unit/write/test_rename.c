@@ -111,7 +111,7 @@ static void names_and_metadata_change_in_one_step(void **state) {
     char value[40];
     const char *path = in_folder(state, "m.safetensors");
     const tenmap_renaming names[] = {{"b", 1, "bias", 4}};
-    const tenmap_edit edits[] = {{"k", 1, "w", 1}, {"renamed", 7, "yes", 3}};
+    const tenmap_edit edits[] = {{"k", 1, "w", 1, NULL}, {"renamed", 7, "yes", 3, NULL}};
     tenmap_error e = {0};
     uint32_t how = 0;
     make_file(path, 100);
@@ -124,7 +124,7 @@ static void names_and_metadata_change_in_one_step(void **state) {
     /* Edits alone are tenmap_edit_metadata; a refused name leaves the metadata as it was. */
     assert_int_equal(tenmap_rename(path, NULL, 0, edits, 1, NULL, &how, &e), TENMAP_OK);
     const tenmap_renaming missing[] = {{"b", 1, "x", 1}};
-    const tenmap_edit more[] = {{"k", 1, "never", 5}};
+    const tenmap_edit more[] = {{"k", 1, "never", 5, NULL}};
     check_refused(tenmap_rename(path, missing, 1, more, 1, NULL, &how, &e), &e,
                   TENMAP_ERR_NOT_FOUND, "there is no tensor \"b\"");
     assert_string_equal(value_of(path, "k", value, sizeof value), "w");
@@ -216,7 +216,7 @@ static void names_are_refused_with_a_sentence(void **state) {
 /* The index would still list names that no longer exist. */
 static void a_shard_is_not_renamed_alone(void **state) {
     const tenmap_renaming names[] = {{"b", 1, "x", 1}};
-    const tenmap_edit edit = {"k", 1, "w", 1};
+    const tenmap_edit edit = {"k", 1, "w", 1, NULL};
     tenmap_error e = {0};
     const char *shard = in_folder(state, "model-00001-of-00002.safetensors");
     make_file(shard, 100);

@@ -30,7 +30,7 @@ static void make_sources(tenmap_source *sources, unsigned char value) {
 static void must_save(const char *folder, unsigned char value, uint64_t most, uint32_t flags) {
     tenmap_source sources[TENSORS];
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
-    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR};
+    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR, NULL};
     tenmap_error error = {0};
     make_sources(sources, value);
     options.max_shard_bytes = most;
@@ -185,7 +185,7 @@ static void save_with_detour(const char *folder, unsigned char value, detour *d)
     tenmap_source sources[TENSORS];
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
     tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
-    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR};
+    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR, NULL};
     tenmap_error error = {0};
     make_sources(sources, value);
     options.max_shard_bytes = 200;

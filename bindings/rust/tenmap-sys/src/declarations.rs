@@ -919,17 +919,23 @@ pub const TENMAP_WRITER_KEEP_ORDER: u32 = 1;
 /// Replace the file that a symbolic link points to; without this flag the link is replaced.
 pub const TENMAP_WRITER_FOLLOW_LINKS: u32 = 2;
 
+/// The format of a file that is written. Values never change; new ones are appended.
+pub const TENMAP_FORMAT_SAFETENSORS: u32 = 0;
+pub const TENMAP_FORMAT_GGUF: u32 = 1;
+
 /// Zero is the default for every field; NULL means all defaults. The same holds for all options
 /// below.
 #[repr(C)]
 pub struct tenmap_writer_options {
     pub struct_size: usize,
-    /// where the data starts: 0 means 8, a power of two up to 2 MiB
+    /// SafeTensors: where the data starts; 0 means 8. GGUF: general.alignment, which every tensor
+    /// has; 0 means 32. A power of two from 8 to 2 MiB.
     pub data_alignment: u32,
     /// spare header bytes for later metadata edits; up to 100,000,000
     pub header_slack: u32,
     pub flags: u32,
-    pub reserved: u32,
+    /// TENMAP_FORMAT_\*
+    pub format: u32,
 }
 
 pub const TENMAP_WRITER_OPTIONS_INIT: tenmap_writer_options = {
@@ -991,15 +997,22 @@ pub const TENMAP_COPY_OPTIONS_INIT: tenmap_copy_options = {
 /// as a new file that shares the data's blocks, else as a copy. A crash in the middle of an edit in
 /// place leaves a file that no reader opens and an undo record beside it; tenmap_open's error names
 /// the record.
+///
+/// GGUF files are edited in the same ways. Free bytes of their header are the elements of a last
+/// pair, "tenmap.padding". Edits of that key, of general.alignment and of split.\* are
+/// TENMAP_ERR_ARGUMENT: they say how the rest of the file is read.
 #[repr(C)]
 pub struct tenmap_edit {
     pub key: *const c_char,
     /// or TENMAP_CSTR
     pub key_len: usize,
-    /// NULL removes the key, if it exists
+    /// a string; NULL: `typed` counts
     pub value: *const c_char,
     /// or TENMAP_CSTR
     pub value_len: usize,
+    /// A value of any type, as in tenmap_writer_value. NULL, with a NULL value, removes the key if
+    /// it exists. Giving both is TENMAP_ERR_ARGUMENT.
+    pub typed: *const tenmap_value,
 }
 
 /// always a new file
@@ -1065,7 +1078,8 @@ pub struct tenmap_save_options {
     /// as in tenmap_writer_options
     pub header_slack: u32,
     pub flags: u32,
-    pub reserved: u32,
+    /// TENMAP_FORMAT_\*
+    pub format: u32,
     /// pairs for every shard
     pub metadata: *const tenmap_edit,
     pub metadata_count: usize,
@@ -1600,6 +1614,20 @@ unsafe extern "C" {
     /// and no tensor is called `__metadata__`. A refused call changes nothing. \*id (may be NULL) counts
     /// from 0. Nothing can be added once bytes have been written.
     pub fn tenmap_writer_metadata(writer: *mut tenmap_writer, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize, error: *mut tenmap_error) -> tenmap_status;
+    /// Metadata of any type (TENMAP_VALUE_\*), as tenmap_metadata_value gives it: raw is in file order
+    /// (little-endian). An array's elements are checked too: their count must be value-\>count, and
+    /// together they must take raw_bytes. SafeTensors files hold only strings: other types are
+    /// TENMAP_ERR_UNSUPPORTED there.
+    ///
+    /// GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
+    /// tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
+    pub fn tenmap_writer_value(writer: *mut tenmap_writer, key: *const c_char, key_len: usize, value: *const tenmap_value, error: *mut tenmap_error) -> tenmap_status;
+    /// Metadata that is an array of n strings, such as the tokens of a vocabulary. `lengths` are in
+    /// bytes or TENMAP_CSTR; NULL: all strings end with a NUL.
+    pub fn tenmap_writer_strings(writer: *mut tenmap_writer, key: *const c_char, key_len: usize, strings: *const *const c_char, lengths: *const usize, n: u64, error: *mut tenmap_error) -> tenmap_status;
+    /// Declares a tensor. What GGUF cannot hold is TENMAP_ERR_UNSUPPORTED: names over 63 bytes, more
+    /// than four axes, dtypes without a ggml number (tenmap_dtype_to_ggml), and rows that are not whole
+    /// blocks of a block dtype. SafeTensors holds no block dtypes.
     pub fn tenmap_writer_add(writer: *mut tenmap_writer, name: *const c_char, name_len: usize, dtype: tenmap_dtype, shape: *const u64, rank: u32, id: *mut usize, error: *mut tenmap_error) -> tenmap_status;
     /// File-order (little-endian) bytes, each written once. A failure of the system is final.
     pub fn tenmap_writer_write(writer: *mut tenmap_writer, id: usize, offset: u64, data: *const c_void, bytes: usize, error: *mut tenmap_error) -> tenmap_status;
@@ -1626,7 +1654,8 @@ unsafe extern "C" {
     /// TENMAP_ERR_NOT_FOUND for a tensor that does not exist; TENMAP_ERR_ARGUMENT for one that is given
     /// twice, a name that two tensors would have, "\_\_metadata\_\_", and text that is not UTF-8. Files that
     /// list names elsewhere are not changed, so a file with the name of a shard ("-00001-of-00003") is
-    /// refused too: save such a model anew.
+    /// refused too: save such a model anew. In a GGUF file, a new name over 63 bytes is
+    /// TENMAP_ERR_UNSUPPORTED.
     pub fn tenmap_rename(path: *const c_char, names: *const tenmap_renaming, n: usize, edits: *const tenmap_edit, edit_count: usize, options: *const tenmap_edit_options, how: *mut u32, error: *mut tenmap_error) -> tenmap_status;
     /// Finishes or undoes an interrupted edit or renaming. Refuses if the record and the file do not
     /// belong together, and writes only a header with the same dtypes, shapes and offsets.

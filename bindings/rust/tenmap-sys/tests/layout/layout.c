@@ -199,7 +199,7 @@ int main(void) {
     FIELD(tenmap_writer_options, data_alignment);
     FIELD(tenmap_writer_options, header_slack);
     FIELD(tenmap_writer_options, flags);
-    FIELD(tenmap_writer_options, reserved);
+    FIELD(tenmap_writer_options, format);
     STRUCT(tenmap_source);
     FIELD(tenmap_source, tensor);
     FIELD(tenmap_source, name);
@@ -222,6 +222,7 @@ int main(void) {
     FIELD(tenmap_edit, key_len);
     FIELD(tenmap_edit, value);
     FIELD(tenmap_edit, value_len);
+    FIELD(tenmap_edit, typed);
     STRUCT(tenmap_edit_options);
     FIELD(tenmap_edit_options, struct_size);
     FIELD(tenmap_edit_options, flags);
@@ -237,7 +238,7 @@ int main(void) {
     FIELD(tenmap_save_options, data_alignment);
     FIELD(tenmap_save_options, header_slack);
     FIELD(tenmap_save_options, flags);
-    FIELD(tenmap_save_options, reserved);
+    FIELD(tenmap_save_options, format);
     FIELD(tenmap_save_options, metadata);
     FIELD(tenmap_save_options, metadata_count);
     FIELD(tenmap_save_options, copy);
@@ -434,6 +435,8 @@ int main(void) {
     VALUE(TENMAP_DERIVE_CALL);
     VALUE(TENMAP_WRITER_KEEP_ORDER);
     VALUE(TENMAP_WRITER_FOLLOW_LINKS);
+    VALUE(TENMAP_FORMAT_SAFETENSORS);
+    VALUE(TENMAP_FORMAT_GGUF);
     VALUE(TENMAP_EDIT_NO_IN_PLACE);
     VALUE(TENMAP_EDIT_NO_CLONE);
     VALUE(TENMAP_EDIT_FOLLOW_LINKS);
