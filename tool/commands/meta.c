@@ -9,13 +9,15 @@
 #include "json_string_map.h"
 #include "view/json_out.h"
 #include "metadata.h"
+#include "metadata_values.h"
+#include "model/gguf_metadata.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "suggest.h"
 #include "tensor_patterns.h"
 
 typedef struct meta_settings {
-    const char *shard;
+    const char *shard, *type;
     bool json, tsv, dry_run, follow, no_copy, undo;
     texts keep;
 } meta_settings;
@@ -33,6 +35,9 @@ static const option meta_options[] = {
      "With repair: restore the file as it was before the edit"},
     {0, "keep", "KEY", OPTION_LIST, AT(keep),
      "With clear: keep these keys; may be a pattern, and may be given more than once"},
+    {0, "type", "TYPE", OPTION_TEXT, AT(type),
+     "With set, of a GGUF file: string, bool, u8 to u64, i8 to i64, f32 or f64; without it, a key "
+     "keeps its type, and a new key is a string"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "List as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "List as tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -44,6 +49,7 @@ static const example meta_examples[] = {
     {"tenmap meta model.safetensors set format pt license mit", "two pairs at once"},
     {"tenmap meta model.safetensors rm 'ss_*'", "removes the keys of a training run"},
     {"tenmap meta model.safetensors clear --keep format", "removes everything except the format"},
+    {"tenmap meta model.gguf set llama.context_length 8192", "a number keeps its type"},
     {"tenmap meta model.safetensors edit", "all of it in $EDITOR, as JSON"},
     {"tenmap meta model.safetensors repair", "after a crash in the middle of a change"},
     {NULL, NULL},
@@ -59,14 +65,23 @@ typedef struct meta_call {
     size_t first, end; /* the range of shards that --shard selects */
 } meta_call;
 
+/* A change, and the bytes of its value if that is a number. */
+typedef struct meta_edit {
+    tenmap_edit edit;
+    const char *shown; /* the value as text; NULL: the key is removed */
+    size_t shown_len;
+    number_value number;
+} meta_edit;
+
 static const char *shard_name(const meta_call *c, size_t shard) {
     return base_name(tenmap_shard_at(c->model, shard)->path);
 }
 
-static int choose_shards(meta_call *c) {
+/* A set of GGUF parts has its pairs in the first one; the others have only split.* and the like. */
+static int choose_shards(meta_call *c, bool changing) {
     size_t count = tenmap_shard_count(c->model);
     c->first = 0;
-    c->end = count;
+    c->end = changing && count && is_gguf(c->model) ? 1 : count;
     if (!c->set->shard)
         return EXIT_FINE;
     char *rest;
@@ -212,32 +227,38 @@ static int get(meta_call *c) {
 }
 
 /* Whether the edit changes anything in this shard. */
-static bool changes(const meta_call *c, size_t shard, const tenmap_edit *e) {
-    const tenmap_metadata *old = find_pair(c, shard, e->key, e->key_len);
-    if (!e->value || !old)
-        return (e->value != NULL) != (old != NULL);
-    return old->value_len != e->value_len || memcmp(old->value, e->value, e->value_len) != 0;
+static bool changes(const meta_call *c, size_t shard, const meta_edit *e) {
+    const tenmap_metadata *old = find_pair(c, shard, e->edit.key, e->edit.key_len);
+    uint32_t type = e->edit.typed ? e->edit.typed->type : (uint32_t)TENMAP_VALUE_STRING;
+    if (!e->shown || !old)
+        return (e->shown != NULL) != (old != NULL);
+    return old->type != type || old->value_len != e->shown_len ||
+           memcmp(old->value, e->shown, e->shown_len) != 0;
 }
 
-static void print_change(const meta_call *c, size_t shard, const tenmap_edit *e) {
-    const tenmap_metadata *old = find_pair(c, shard, e->key, e->key_len);
+static void print_change(const meta_call *c, size_t shard, const meta_edit *e) {
+    const tenmap_metadata *old = find_pair(c, shard, e->edit.key, e->edit.key_len);
     size_t columns = print_width() ? 30 : 0;
     text t = {0};
     text_addf(&t, "  %s%c%s ",
               paint(!old       ? STYLE_GREEN
-                    : e->value ? STYLE_YELLOW
+                    : e->shown ? STYLE_YELLOW
                                : STYLE_RED),
               !old       ? '+'
-              : e->value ? '~'
+              : e->shown ? '~'
                          : '-',
               paint_end());
-    text_add_short(&t, e->key, e->key_len, columns);
+    text_add_short(&t, e->edit.key, e->edit.key_len, columns);
     text_addf(&t, ": ");
-    if (old)
+    if (old && old->type == TENMAP_VALUE_ARRAY)
+        text_addf(&t, "[%llu values]", (unsigned long long)old->count);
+    else if (old)
         text_add_short(&t, old->value, old->value_len, columns);
-    text_addf(&t, old && e->value ? " → " : "");
-    if (e->value)
-        text_add_short(&t, e->value, e->value_len, columns);
+    text_addf(&t, old && e->shown ? " → " : "");
+    if (e->shown)
+        text_add_short(&t, e->shown, e->shown_len, columns);
+    if (e->edit.typed)
+        text_addf(&t, " (%s)", value_type_name(e->edit.typed->type));
     puts(t.bytes);
     text_free(&t);
 }
@@ -259,7 +280,7 @@ static int edit_shard(const meta_call *c, size_t shard, const tenmap_edit *edits
 }
 
 /* Applies all edits to all selected shards; shards without changes are left alone. */
-static int apply(const meta_call *c, const tenmap_edit *edits, size_t count) {
+static int apply(const meta_call *c, const meta_edit *edits, size_t count) {
     tenmap_edit *needed = need(count, sizeof *needed);
     int status = EXIT_FINE;
     bool any = false;
@@ -268,7 +289,7 @@ static int apply(const meta_call *c, const tenmap_edit *edits, size_t count) {
         size_t n = 0;
         for (size_t i = 0; i < count; i++)
             if (changes(c, shard, &edits[i]))
-                needed[n++] = edits[i];
+                needed[n++] = edits[i].edit;
         if (!n)
             continue;
         any = true;
@@ -278,12 +299,59 @@ static int apply(const meta_call *c, const tenmap_edit *edits, size_t count) {
         }
         print_safe(stdout, shard_name(c, shard), strlen(shard_name(c, shard)));
         puts(":");
-        for (size_t i = 0; i < n; i++)
-            print_change(c, shard, &needed[i]);
+        for (size_t i = 0; i < count; i++)
+            if (changes(c, shard, &edits[i]))
+                print_change(c, shard, &edits[i]);
     }
     if (!any || c->set->dry_run)
         puts(any ? "dry run: nothing was changed" : "nothing to change");
     free(needed);
+    return status;
+}
+
+static int refuse_value(const char *key, const char *value, size_t len, uint32_t type) {
+    text shown = {0};
+    text_add_safe(&shown, value, len);
+    int status = fail(EXIT_USAGE, "'%s': '%s' is not a value of type %s", key,
+                      shown.bytes ? shown.bytes : "", value_type_name(type));
+    text_free(&shown);
+    return status;
+}
+
+/*
+ * Describes a change of a key to a value, of which `out` keeps pointers. In a GGUF file the value
+ * has the type that --type names, else the key's. Returns 0 or an exit code.
+ */
+static int make_edit(const meta_call *c, const json_pair *to, meta_edit *out) {
+    const tenmap_metadata *old = find_pair(c, c->first, to->key, to->key_len);
+    bool gguf = is_gguf(c->model);
+    uint32_t type = gguf && old ? old->type : (uint32_t)TENMAP_VALUE_STRING;
+    text key = {0};
+    *out = (meta_edit){.edit = {to->key, to->key_len, NULL, 0, NULL},
+                       .shown = to->value,
+                       .shown_len = to->value_len};
+    if (c->set->type && !value_type_from_name(c->set->type, &type))
+        return fail(EXIT_USAGE,
+                    "--type: '%s' is not a type; expected string, bool, u8, u16, u32, u64, i8, "
+                    "i16, i32, i64, f32 or f64",
+                    c->set->type);
+    text_add_safe(&key, to->key, to->key_len);
+    int status = EXIT_FINE;
+    if (c->set->type && !gguf && type != TENMAP_VALUE_STRING)
+        status =
+            fail(EXIT_USAGE, "--type %s: only GGUF files have values with types", c->set->type);
+    else if (type == TENMAP_VALUE_ARRAY)
+        status = fail(EXIT_FAILED,
+                      "'%s' is an array of %llu values, which cannot be edited as text; give "
+                      "--type to replace it by a single value",
+                      key.bytes ? key.bytes : "", (unsigned long long)old->count);
+    else if (type == TENMAP_VALUE_STRING)
+        out->edit.value = to->value, out->edit.value_len = to->value_len;
+    else if (!parse_number_value(to->value, to->value_len, type, &out->number))
+        status = refuse_value(key.bytes ? key.bytes : "", to->value, to->value_len, type);
+    else
+        out->edit.typed = &out->number.value;
+    text_free(&key);
     return status;
 }
 
@@ -292,11 +360,17 @@ static int set_pairs(meta_call *c) {
         return fail(EXIT_USAGE, "set takes pairs, and '%s' has no value",
                     c->words[c->word_count - 1]);
     size_t count = c->word_count / 2;
-    tenmap_edit *edits = need(count, sizeof *edits);
-    for (size_t i = 0; i < count; i++)
-        edits[i] = (tenmap_edit){c->words[2 * i], strlen(c->words[2 * i]), c->words[2 * i + 1],
-                                 strlen(c->words[2 * i + 1])};
-    int status = apply(c, edits, count);
+    meta_edit *edits = need(count, sizeof *edits);
+    int status = EXIT_FINE;
+    for (size_t i = 0; i < count && !status; i++) {
+        json_pair pair = {.key = (char *)c->words[2 * i],
+                          .key_len = strlen(c->words[2 * i]),
+                          .value = (char *)c->words[2 * i + 1],
+                          .value_len = strlen(c->words[2 * i + 1])};
+        status = make_edit(c, &pair, &edits[i]);
+    }
+    if (!status)
+        status = apply(c, edits, count);
     free(edits);
     return status;
 }
@@ -365,15 +439,23 @@ static int find_keys(const meta_call *c, const char *const *words, size_t count,
     return EXIT_FINE;
 }
 
+/* Whether the pair says how the rest of a GGUF file is read, so that it cannot be removed. */
+static bool says_how_to_read(const meta_call *c, const tenmap_metadata *pair) {
+    return is_gguf(c->model) &&
+           (strcmp(pair->key, "general.alignment") == 0 ||
+            strcmp(pair->key, "tenmap.padding") == 0 || strncmp(pair->key, "split.", 6) == 0);
+}
+
 /* Removes the selected keys, or all others. */
 static int remove_selected(const meta_call *c, const key_words *keys, bool selected) {
     size_t all = tenmap_metadata_count(c->model), count = 0;
-    tenmap_edit *edits = need(all, sizeof *edits);
+    meta_edit *edits = need(all, sizeof *edits);
     for (size_t i = 0; i < all; i++) {
         const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
         if (in_shards(c, pair) && is_selected(keys, pair) == selected &&
+            (selected || !says_how_to_read(c, pair)) &&
             !has_key(c, pair->shard, pair->key, pair->key_len)) /* once for all shards */
-            edits[count++] = (tenmap_edit){pair->key, pair->key_len, NULL, 0};
+            edits[count++].edit = (tenmap_edit){pair->key, pair->key_len, NULL, 0, NULL};
     }
     int status = apply(c, edits, count);
     free(edits);
@@ -403,7 +485,7 @@ static void as_json(const meta_call *c, text *out) {
     text_addf(out, "{");
     for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
         const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
-        if (pair->shard != c->first)
+        if (pair->shard != c->first || says_how_to_read(c, pair))
             continue;
         text_addf(out, "%s\n  ", between);
         text_add_json(out, pair->key, pair->key_len);
@@ -417,23 +499,26 @@ static void as_json(const meta_call *c, text *out) {
 /* Applies the difference between the shard's pairs and the edited ones. */
 static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
     size_t old = tenmap_metadata_count(c->model), count = 0;
-    tenmap_edit *edits = need(old + pairs->count, sizeof *edits);
+    meta_edit *edits = need(old + pairs->count, sizeof *edits);
     bool *stays = need(old, sizeof *stays);
-    for (size_t i = 0; i < pairs->count; i++) {
+    int status = EXIT_FINE;
+    for (size_t i = 0; i < pairs->count && !status; i++) {
         const json_pair *p = &pairs->items[i];
-        tenmap_edit e = {p->key, p->key_len, p->value, p->value_len};
         const metadata_entry *found = metadata_find(&c->pairs, c->first, p->key, p->key_len);
         if (found)
             stays[found->place] = true;
-        if (changes(c, c->first, &e))
-            edits[count++] = e;
+        if (found && found->pair->value_len == p->value_len &&
+            memcmp(found->pair->value, p->value, p->value_len) == 0)
+            continue;
+        status = make_edit(c, p, &edits[count++]);
     }
     for (size_t i = 0; i < old; i++) {
         const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
-        if (pair->shard == c->first && !stays[i])
-            edits[count++] = (tenmap_edit){pair->key, pair->key_len, NULL, 0};
+        if (pair->shard == c->first && !stays[i] && !says_how_to_read(c, pair))
+            edits[count++].edit = (tenmap_edit){pair->key, pair->key_len, NULL, 0, NULL};
     }
-    int status = apply(c, edits, count);
+    if (!status)
+        status = apply(c, edits, count);
     free(stays);
     free(edits);
     return status;
@@ -530,6 +615,8 @@ static int meta_run(const invocation *call) {
                     call->operands[1]);
     if (c.word_count < action->least || c.word_count > action->most)
         return fail(EXIT_USAGE, "usage: tenmap meta MODEL %s", action->usage);
+    if (c.set->type && action->run != set_pairs)
+        return fail(EXIT_USAGE, "--type needs the action set");
     if (c.set->keep.count && action->run != clear)
         return fail(EXIT_USAGE, "--keep needs the action clear");
     if (is_address(c.path) && action != &list_action && action->run != get)
@@ -541,7 +628,7 @@ static int meta_run(const invocation *call) {
         return action->run(&c);
     status = open_model(c.path, &c.model);
     if (!status)
-        status = choose_shards(&c);
+        status = choose_shards(&c, action != &list_action && action->run != get);
     if (!status) {
         metadata_finder_init(&c.pairs, c.model);
         status = action->run(&c);
@@ -569,7 +656,9 @@ const command cmd_meta = {
         "If the new header fits into the old one, the file is changed in place. Otherwise a new\n"
         "file shares the data's blocks with the old one, if the file system supports that;\n"
         "otherwise the data is copied. Each file changes completely or not at all. In a sharded\n"
-        "model all shards change, unless --shard chooses one.",
+        "model all shards change, unless --shard chooses one; of a GGUF model in parts, the first\n"
+        "one changes, which has the pairs. Values of a GGUF file keep their types; arrays can be\n"
+        "removed, and replaced by a single value with --type.",
     .examples = meta_examples,
     .settings_size = sizeof(meta_settings),
     .run = meta_run,
