@@ -503,7 +503,7 @@ BOMBS = {
     "tuples of one hash in a set": (COPIED, b"\x80\x02\x8f(" + b"".join(long1(i * ((1 << 61) - 1)) + b"\x85" for i in range(20000))
                                     + b"\x90."),
     "bytes of a size": ("not made of bytes", b"\x80\x02cbuiltins\nbytearray\n" + long1(1 << 60) + b"\x85R."),
-    "a call of its own result": ("its own result", b"\x80\x02cbuiltins\nset\n]q\0\x85Rq\x01h\0h\x01a0."),
+    "a call of its own result": ("that a call has copied before", b"\x80\x02cbuiltins\nset\n]q\0\x85Rq\x01h\0h\x01a0."),
 }  # fmt: skip
 
 
