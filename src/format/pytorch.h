@@ -92,10 +92,6 @@ typedef struct tmi_torch_names {
     size_t count, capacity;
 } tmi_torch_names;
 
-/* Whether the value is a storage, or what a known call that makes a tensor would return. */
-bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref);
-/* Whether an unknown global that gets tensors as arguments would return the value. */
-bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref);
 /*
  * Names all tensors of the model; with TENMAP_OPEN_BRANCHES those of the file, by their full names.
  */
@@ -134,6 +130,10 @@ typedef struct tmi_torch_problem {
     uint32_t code; /* TENMAP_FOUND_* */
 } tmi_torch_problem;
 
+/* Whether the value is a storage, or what a known call that makes a tensor would return. */
+bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref);
+/* Whether an unknown global that gets tensors as arguments would return the value. */
+bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref);
 /* Sets the types of all storages, also of those that no listed tensor uses. */
 void tmi_torch_take_types(tmi_torch *t);
 /* Describes the tensor; false, with the problem set, if it cannot be opened. */

@@ -28,6 +28,47 @@ static bool no_tensor(tmi_torch_problem *problem, tenmap_status status, uint32_t
 #define OTHER_TENSOR_KIND(problem, ...)                                                            \
     no_tensor(problem, TENMAP_ERR_UNSUPPORTED, TENMAP_FOUND_FOREIGN, __VA_ARGS__)
 
+/* Which values are tensors. */
+
+bool tmi_torch_is_tensor(const tmi_torch *t, tmi_ref ref) {
+    const tmi_pickle *p = &t->pickle;
+    if (tmi_is_kind(p, ref, TMI_PICKLE_PERSISTENT)) {
+        tmi_ref id = tmi_node(p, ref)[TMI_WORD_ID];
+        return tmi_tuple_count(p, id) > 0 && tmi_is_text(p, tmi_tuple_item(p, id, 0), "storage");
+    }
+    if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
+        return false;
+    const uint32_t *node = tmi_node(p, ref);
+    const tmi_pickle_global *global = tmi_pickle_global_of(p, node[TMI_WORD_CALLABLE]);
+    bool made = global->name[0] != '_' /* a class: makes an instance without a call, too */
+                || node[TMI_WORD_KIND] & TMI_MARK_CALLED;
+    return made && global->which >= TMI_GLOBAL_TENSOR;
+}
+
+/* Whether a call of an unknown function is torch.storage._load_from_bytes: a pickled storage. */
+static bool loads_bytes(const tmi_pickle *p, tmi_ref call) {
+    static const char load[] = "_load_from_bytes";
+    tmi_ref callable = tmi_node(p, call)[TMI_WORD_CALLABLE];
+    tmi_atom module, name;
+    if (!tmi_is_kind(p, callable, TMI_PICKLE_GLOBAL))
+        return false;
+    tmi_global_text(p, callable, &module, &name);
+    return name.len == sizeof load - 1 && memcmp(name.text, load, name.len) == 0;
+}
+
+bool tmi_torch_is_made_by_code(const tmi_torch *t, tmi_ref ref) {
+    const tmi_pickle *p = &t->pickle;
+    if (!tmi_is_kind(p, ref, TMI_PICKLE_OBJECT))
+        return false;
+    const uint32_t *node = tmi_node(p, ref);
+    if (!(node[TMI_WORD_KIND] & TMI_MARK_CALLED) ||
+        tmi_object_global(p, ref)->which != TMI_GLOBAL_UNKNOWN)
+        return false;
+    tmi_ref args = node[TMI_WORD_ARGS];
+    return loads_bytes(p, ref) ||
+           (tmi_is_node(args) && tmi_node(p, args)[TMI_WORD_KIND] & TMI_MARK_HOLDS);
+}
+
 /* Lists of whole numbers: shapes and strides. */
 
 /* What a torch.Size was made of, or the list itself. */
