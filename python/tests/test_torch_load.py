@@ -504,6 +504,8 @@ BOMBS = {
                                     + b"\x90."),
     "bytes of a size": ("not made of bytes", b"\x80\x02cbuiltins\nbytearray\n" + long1(1 << 60) + b"\x85R."),
     "a call of its own result": ("that a call has copied before", b"\x80\x02cbuiltins\nset\n]q\0\x85Rq\x01h\0h\x01a0."),
+    "a call of its own result in a tuple": ("its own result",
+                                            b"\x80\x02cbuiltins\nset\n]q\0\x85\x85Rq\x01h\0h\x01a0."),
 }  # fmt: skip
 
 
