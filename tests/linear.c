@@ -594,6 +594,7 @@ static const struct linear_case {
     {"diff-dtypes", unknown_dtypes, 20000, 2.3,
      ON(TERMINAL, 0, "diff --lenient --threads 1 model.safetensors")},
     {"diff-metadata", metadata_keys, 50000, 2.3, ON(PIPE, 0, "diff --threads 1 model.safetensors")},
+    {"blend", as_usual, 20000, 2.3, ON(PIPE, 0, "blend -n -o out.safetensors")},
     {"report-dtypes", unknown_dtypes, 20000, 2.3, ON(PIPE, 0, "report --lenient --no-stats -o -")},
     {"report-sizes", unknown_sizes, 20000, 2.3, ON(PIPE, 0, "report --lenient --no-stats -o -")},
     {"report-treemap", long_chain, 200000, 2.3, ON(PIPE, 0, "report --no-stats --treemap -")},

@@ -26,6 +26,7 @@
     X(extract)                                                                                     \
     X(drop)                                                                                        \
     X(merge)                                                                                       \
+    X(blend)                                                                                       \
     X(split)                                                                                       \
     X(meta)                                                                                        \
     X(rename)                                                                                      \

@@ -39,6 +39,7 @@ JSON
     "$tool" merge llama/model.safetensors more.safetensors -o model.safetensors
     "$tool" meta model.safetensors set ss_steps 100 format pt
     for copy in base tuned new merged; do cp llama/model.safetensors $copy.safetensors; done
+    printf 'merge_method: linear\nmodels:\n- {model: a, parameters: {weight: 1}}\n' >recipe.yml
     head -c 60000 llama/model.safetensors >cut.safetensors
     hub=.cache/huggingface/hub/models--org--name
     mkdir -p $hub/blobs $hub/snapshots/1234567

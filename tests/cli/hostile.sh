@@ -87,6 +87,9 @@ on_model() {
         run "$1" "$2" "$evil" -o x ;;
     merge) run merge "$2" other -n -o "c$path" && run merge "$2" unknown other --force -o "c$path" &&
         run merge "$2" other --prefer last --meta "$evil=$evil" --json -n -o "c$path" ;;
+    blend) run blend "$2" other -n -o "c$path" && run blend "$2:0.5" "$2" -o "c$path" &&
+        run blend "$2" --force -o "c$path" && run blend bad.yml -o "c$path" && run blend "r$path.yml" -o "c$path" &&
+        run blend "no$path" "$2" --method ties --base "$evil" -o "c$path" ;;
     split) run split "$2" -n -o "s$path" && run split "$2" --max-shard-size 2 --force -o "s$path" ;;
     realign) run realign "$2" --to 64 -n -o "c$path" && run realign "$2" --to 4096 --force -o "c$path" ;;
     hash) run hash "$2" && run hash --json "$2" && run hash --tensors "$2" && run hash --model "$2" &&
@@ -98,6 +101,8 @@ on_model() {
     *) echo "FORGED: there is no command line for '$1' here: a new command has to be added" ;;
     esac
 }
+printf 'merge_method: linear\nmodels: [{model: %s, parameters: {weight: 1}}, {model: "%s"}]\n' named "$json" |
+    tee "r$path.yml" | sed "s/merge_method/$json/" >bad.yml
 mkdir pointers
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 68%s\n' 0 "$evil" |
     tee "pointers/$path" >pointers/named

@@ -82,6 +82,7 @@ for command in $commands; do
     convert) set -- convert large.safetensors --to f16 -o room/out.safetensors ;;
     extract) set -- extract large.safetensors t -o room/out ;;
     merge | split) set -- "$command" large.safetensors -o room/out ;;
+    blend) set -- blend large.safetensors -o room/out ;;
     drop) set -- drop holes/a.safetensors a b -o room/out ;;
     realign) set -- realign large.safetensors --to 4096 -o room/out.safetensors ;;
     completion) set -- completion bash ;;

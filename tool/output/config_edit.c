@@ -305,24 +305,54 @@ static size_t find_layer_count(const text *j, size_t at, size_t number, bool bel
     return found;
 }
 
-/* The list without the elements of dropped layers; empty if it has another length. */
-static void shorten_list(const text *j, const member *m, const config_layers *l, text *out) {
-    size_t n = 0, at = m->value + 1, left = 0;
-    text_add(out, "[", 1);
+typedef struct element {
+    size_t begin, end;
+} element;
+
+/* The elements of a list; NULL if it has another number of them than there are layers. */
+static element *list_elements(const text *j, const member *m, const config_layers *l) {
+    element *list = need(l->count + 1, sizeof *list);
+    size_t n = 0, at = m->value + 1;
     for (; at < m->end && n <= l->count; n++) {
         size_t begin = after_space(j, at), end = after_value(j, begin);
         if (begin >= m->end || j->bytes[begin] == ']' || end == begin)
             break;
-        if (n < l->count && l->kept[n]) {
-            text_addf(out, left++ ? ", " : "");
-            text_add(out, j->bytes + begin, end - begin);
-        }
+        list[n] = (element){begin, end};
         at = after_space(j, end);
         at += at < m->end && j->bytes[at] == ',';
     }
+    if (n == l->count)
+        return list;
+    free(list);
+    return NULL;
+}
+
+/* The layer before of a layer of the output, which is searched from *at; l->count: none. */
+static size_t next_layer(const config_layers *l, size_t i, size_t *at) {
+    if (l->from)
+        return l->from[i];
+    while (*at < l->count && !l->kept[*at])
+        ++*at;
+    return (*at)++;
+}
+
+/* The list with an element for each layer of the output; empty if that is not known. */
+static void rearrange_list(const text *j, const member *m, const config_layers *l, text *out) {
+    element *list = list_elements(j, m, l);
+    bool known = list != NULL;
+    size_t at = 0;
+    text_add(out, "[", 1);
+    for (size_t i = 0; known && i < l->left; i++) {
+        size_t from = next_layer(l, i, &at);
+        known = from < l->count;
+        text_addf(out, i ? ", " : "");
+        if (known)
+            text_add(out, j->bytes + list[from].begin, list[from].end - list[from].begin);
+    }
     text_add(out, "]", 1);
-    if (n != l->count)
+    if (!known)
         text_clear(out);
+    free(list);
 }
 
 static bool is_nothing(const text *j, const member *m) {
@@ -341,11 +371,15 @@ static void follow_layers(const text *j, const member *m, const config_layers *l
     if (count && is_number(j, m, l->count))
         text_addf(now, "%zu", l->left);
     else if (list && j->bytes[m->value] == '[')
-        shorten_list(j, m, l, now);
+        rearrange_list(j, m, l, now);
     if (now->len)
-        add_edit(done, count ? count : list, count ? "set" : "shortened", NULL);
-    else if (refers && !is_nothing(j, m))
-        add_edit(done, refers, "check", NULL);
+        add_edit(done, count ? count : list,
+                 count     ? "set"
+                 : l->from ? "rearranged"
+                           : "shortened",
+                 NULL);
+    else if ((refers || (list && l->from)) && !is_nothing(j, m))
+        add_edit(done, refers ? refers : list, "check", NULL);
     if (now->len && done->count)
         done->items[done->count - 1].number = l->left;
 }

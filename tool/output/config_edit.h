@@ -25,10 +25,11 @@ bool config_remove(text *json, const char *key);
  */
 bool config_set(text *json, const char *key, const char *value, bool add);
 
-/* The layers of a stack, some of which are dropped. */
+/* The layers of a stack, some of which are dropped, or which are arranged anew. */
 typedef struct config_layers {
     size_t count, left; /* before and after */
-    const bool *kept;   /* one per layer */
+    const bool *kept;   /* one per layer; NULL if `from` is given */
+    const size_t *from; /* for each layer of the output, the layer that it was before */
 } config_layers;
 
 /* What config.json must say about a model that was written. */
@@ -46,9 +47,10 @@ enum { MAX_CONFIG_EDITS = 24 };
 typedef struct config_edits {
     struct config_edit {
         const char *key;
-        const char *action; /* "removed", "added", "replaced", "set", "shortened", "check" */
+        const char *action; /* "removed", "added", "replaced", "set", "shortened", "rearranged",
+                               "check" */
         const char *value;  /* of "set", if it is a text: "bfloat16"; else NULL */
-        size_t number;      /* of "set", if it is a number; of "shortened", the elements left */
+        size_t number;      /* of "set", if it is a number; of a list, the elements that it has */
     } items[MAX_CONFIG_EDITS];
     size_t count;
 } config_edits;

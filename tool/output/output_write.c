@@ -114,7 +114,8 @@ int plan_write(plan *p, const output_settings *out) {
     output_metadata metadata = {0};
     const config_change *given = p->config;
     config_change change = given ? *given : (config_change){0};
-    if (!change.dequantized && !change.quantization)
+    /* Of a derived model, the command knows which dtype there was before. */
+    if (!change.dequantized && !change.quantization && !(p->derived && change.dtype))
         change.dtype = plan_main_dtype(p);
     int status = choose_target(p, out, &to);
     if (given || change.dtype)

@@ -98,7 +98,7 @@ static config_layers *follow_layers(plan *p, const dropped_layers *dropped, bool
     for (size_t i = 0; i < dropped->count; i++) {
         const layer_stack *s = &dropped->stacks[i];
         if (renumber || !has_gap(s))
-            list[(*count)++] = (config_layers){s->count, s->left, s->kept};
+            list[(*count)++] = (config_layers){s->count, s->left, s->kept, NULL};
     }
     if (renumber)
         renumber_layers(p, dropped);
