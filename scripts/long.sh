@@ -143,6 +143,7 @@ check "quantized weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests
     $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantized
 check "PyTorch checkpoints: three versions of torch, a million mutated pickles" \
     env TENMAP_LONG=1 sh tests/peers/pytorch.sh $build/libtenmap.so $build/tool/tenmap
+check "blends, with mergekit" env TENMAP_LONG=1 sh tests/peers/blend.sh $build/tool/tenmap
 check "fit: the buffers that llama.cpp allocates" sh tests/peers/fit_llama.sh $build/tool/tenmap build/peers/llama_cpp
 check "MemorySanitizer, quantized weights" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
