@@ -63,7 +63,8 @@ interrupted() {
     { wait $job || status=$?; } 2>/dev/null
     kill $late 2>/dev/null || true
 }
-for command in 'info --duplicates holes/a.safetensors' 'inventory holes -j 1'; do
+for command in 'info --duplicates holes/a.safetensors' 'inventory holes -j 1' \
+    'blend holes/a.safetensors holes/b.safetensors -o room/out'; do
     interrupted INT $command
     echo "${command%% *}: exit $status, $(cat said)"
 done

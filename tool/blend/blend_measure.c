@@ -49,7 +49,7 @@ static int next_piece(piece_reader *r) {
         const tenmap_tensor *t = i ? r->b : r->a;
         if (tenmap_read(t, r->first, r->count, r->dtype, r->at[i], PIECE * r->width, 0, &error) !=
             TENMAP_OK)
-            return fail_error(&error);
+            return interrupted() ? EXIT_INTERRUPTED : fail_error(&error);
         show_piece(t, r->count);
     }
     return EXIT_FINE;
@@ -291,5 +291,5 @@ int blend_measure(blend_job *job, unsigned threads) {
     progress_begin("measuring", bytes);
     int status = parallel_for(threads, job->count, measure_tensor, job);
     progress_end();
-    return status;
+    return status == EXIT_INTERRUPTED ? fail(status, "interrupted") : status;
 }
