@@ -231,17 +231,21 @@ static void add_range(range_list *list, const tenmap_tensor *t) {
         (announced_range){path, t->file_offset, t->file_offset + t->nbytes};
 }
 
+/* Terms of a derived tensor may have parts themselves; the library bounds their depth. */
+static void add_ranges(range_list *list, const tenmap_tensor *t) {
+    uint32_t parts = tenmap_scheme_of(t)->part_count;
+    for (uint32_t k = 0; k < parts; k++)
+        add_ranges(list, tenmap_part_at(t, k));
+    if (!parts)
+        add_range(list, t);
+}
+
 void remote_will_read(const tenmap_tensor *const *tensors, size_t count) {
     range_list list = {0};
     if (!cache.ctx)
         return;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t parts = tenmap_scheme_of(tensors[i])->part_count;
-        for (uint32_t k = 0; k < parts; k++)
-            add_range(&list, tenmap_part_at(tensors[i], k));
-        if (!parts)
-            add_range(&list, tensors[i]);
-    }
+    for (size_t i = 0; i < count; i++)
+        add_ranges(&list, tensors[i]);
     caching_io_announce(&cache, list.items, list.count,
                         common.threads ? (unsigned)common.threads : REMOTE_THREADS);
     free(list.items);
