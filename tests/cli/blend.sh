@@ -196,4 +196,5 @@ refused 'merge_method: slerp' 'models: [{model: a}, {model: b}]' 'parameters: {t
 refused 'merge_method: passthrough' 'slices: [{sources: [{model: a, layer_range: [0, 1]}]}]'
 refused 'merge_method: passthrough' 'slices: [{sources: [{model: a, layer_range: [1, 1]}]}]'
 refused 'merge_method: linear' 'models: |' '  text'
+refused 'merge_method: linear' 'models: [{model: org/name, parameters: {weight: 1}}]'
 t blend missing.yml -o none

@@ -292,6 +292,21 @@ static int write_blend(const blend_settings *set, blend_job *job) {
     return status;
 }
 
+/* Recipes name models of a hub as ORG/NAME, which could be a folder too. */
+static bool looks_like_hub(const char *path) {
+    const char *slash = strchr(path, '/');
+    return slash && slash > path && slash[1] && !strchr(slash + 1, '/') && *path != '.' &&
+           !is_address(path) && access(path, F_OK) != 0;
+}
+
+static int check_paths(const blend_recipe *r) {
+    for (size_t i = 0; i < r->model_count; i++)
+        if (looks_like_hub(r->models[i]))
+            return recipe_fail(r, 0, "there is no '%s' here; a model of the hub is hf://%s",
+                               shown_path(r->models[i]), shown_path(r->models[i]));
+    return EXIT_FINE;
+}
+
 static int check_output(const blend_settings *set, const plan *p, tenmap_dtype to) {
     target ignored;
     if (to && tenmap_dtype_kind(to) != TENMAP_KIND_FLOAT)
@@ -334,6 +349,8 @@ static int blend_run(const invocation *call) {
     r.rescale = (blend_rescale)set->rescale;
     if (!status)
         status = recipe_check(&r);
+    if (!status)
+        status = check_paths(&r);
     if (!status)
         status = run_recipe(set, &r);
     recipe_free(&r);
