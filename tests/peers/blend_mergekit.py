@@ -17,6 +17,7 @@ output's dtype, plus 1e-14 S. Against mergekit in F32, all methods differ by at 
 Exits with 77 if mergekit 0.1.5 cannot be imported.
 """
 import json
+import logging
 import os
 import random
 import subprocess
@@ -33,6 +34,7 @@ try:
     from mergekit.config import MergeConfiguration
     from mergekit.merge import run_merge
     from mergekit.options import MergeOptions
+    from mergekit.sparsify import rescaled_masked_tensor
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -146,10 +148,7 @@ class Masks:
         else:
             mask = random_mask(self.seed, self.name, number, density, flat.size)
         mask = torch.from_numpy(mask.astype(numpy.float32)).reshape(tensor.shape).to(tensor.dtype)
-        return task_arithmetic_rescale(tensor, mask, rescale_norm)
-
-
-from mergekit.sparsify import rescaled_masked_tensor as task_arithmetic_rescale  # noqa: E402
+        return rescaled_masked_tensor(tensor, mask, rescale_norm)
 
 
 def inject(masks):
@@ -259,7 +258,7 @@ def compare(case, recipe, ours, theirs, spread, exact):
     return worst
 
 
-def normalizes_little(text, ours):
+def cancels(ours):
     """Weights that nearly cancel make any rounding large: such a case says nothing."""
     return any(not bool(torch.isfinite(t).all()) or float(t.abs().max()) > 4 for t in ours.values())
 
@@ -288,7 +287,7 @@ def one_case(case, work, worst, counts):
     ours = read_model(f"{work}/ours")
     with open(f"{work}/ours/config.json") as file:
         config = json.load(file)
-    if normalizes_little(text, ours):
+    if cancels(ours):
         counts["left out"] = counts.get("left out", 0) + 1
         return
     spread = spread_of(recipe, models)
@@ -306,8 +305,6 @@ def one_case(case, work, worst, counts):
 def main():
     os.environ["HF_HUB_OFFLINE"] = "1"
     worst, counts = {}, {}
-    import logging
-
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         for case in range(cases):
