@@ -28,6 +28,7 @@
     X(merge)                                                                                       \
     X(blend)                                                                                       \
     X(split)                                                                                       \
+    X(layout)                                                                                      \
     X(meta)                                                                                        \
     X(rename)                                                                                      \
     X(realign)                                                                                     \

@@ -90,6 +90,8 @@ on_model() {
     blend) run blend "$2" other -n -o "c$path" && run blend "$2:0.5" "$2" -o "c$path" &&
         run blend "$2" --force -o "c$path" && run blend bad.yml -o "c$path" && run blend "r$path.yml" -o "c$path" &&
         run blend "no$path" "$2" --method ties --base "$evil" -o "c$path" ;;
+    layout) run layout "$2" --transpose 'a*' -n -o "l$path" && run layout "$2" --fuse "$evil" -o "l$path" &&
+        run layout "$2" --stack-experts --as "$evil" -o "l$path" && run layout "$2" --transpose '*' --json -n -o "l$path" ;;
     split) run split "$2" -n -o "s$path" && run split "$2" --max-shard-size 2 --force -o "s$path" ;;
     realign) run realign "$2" --to 64 -n -o "c$path" && run realign "$2" --to 4096 --force -o "c$path" ;;
     hash) run hash "$2" && run hash --json "$2" && run hash --tensors "$2" && run hash --model "$2" &&

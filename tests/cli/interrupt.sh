@@ -5,6 +5,9 @@
 header='{"t":{"dtype":"F32","shape":[500000000],"data_offsets":[0,2000000000]}}        '
 printf '\120\0\0\0\0\0\0\0%-80s' "$header" >large.safetensors
 truncate -s 2000000088 large.safetensors
+header='{"t":{"dtype":"F32","shape":[20000,25000],"data_offsets":[0,2000000000]}}'
+printf '\120\0\0\0\0\0\0\0%-80s' "$header" >matrix.safetensors
+truncate -s 2000000088 matrix.safetensors
 for signal in INT TERM HUP; do
     for out in out.safetensors out; do
         mkdir -p room
@@ -82,6 +85,7 @@ for command in $commands; do
     rename) set -- rename large.safetensors s/t/u/ -o room/out.safetensors ;;
     convert) set -- convert large.safetensors --to f16 -o room/out.safetensors ;;
     extract) set -- extract large.safetensors t -o room/out ;;
+    layout) set -- layout matrix.safetensors --transpose t -o room/out.safetensors ;;
     merge | split) set -- "$command" large.safetensors -o room/out ;;
     blend) set -- blend large.safetensors -o room/out ;;
     drop) set -- drop holes/a.safetensors a b -o room/out ;;

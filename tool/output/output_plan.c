@@ -118,7 +118,7 @@ bool plan_converts(const plan *p, size_t source) {
 
 bool plan_rounds(const plan *p, size_t source) {
     const tenmap_tensor *t = p->sources[source].tensor;
-    bool computed = is_dequantized(t) || is_derived(t);
+    bool computed = is_dequantized(t) || (is_derived(t) && (!p->rearranged || common.dequantize));
     return plan_converts(p, source) ||
            (computed && tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT);
 }

@@ -102,6 +102,11 @@ struct plan {
      * and closed before them. Then only the first of `models` gives metadata. NULL: none.
      */
     tenmap_model *derived;
+    /*
+     * The derived model only moves what the input has, each element once. Nothing is rounded,
+     * unless quantized weights are dequantized.
+     */
+    bool rearranged;
     tenmap_source *sources; /* every source has a tensor */
     size_t count, room;
     char **names; /* new names, owned */

@@ -12,6 +12,14 @@
 #include "view/json_out.h"
 #include "view/print.h"
 
+static uint64_t bytes_of_inputs(const plan *p) {
+    uint64_t bytes = 0;
+    for (size_t m = 0; m < p->model_count; m++)
+        for (size_t i = 0; i < tenmap_count(p->models[m]); i++)
+            bytes += stored_bytes(tenmap_at(p->models[m], i));
+    return bytes;
+}
+
 /*
  * Counts shards by the rule of tenmap_save_sharded, which reveals their number only by writing
  * them.
@@ -36,6 +44,8 @@ output_totals plan_totals(const plan *p, const target *to) {
         }
         used += bytes;
     }
+    if (p->rearranged) /* its tensors are parts of others */
+        sum.before = sum.read = bytes_of_inputs(p);
     return sum;
 }
 
@@ -200,7 +210,7 @@ void plan_report_text(const plan *p, const output_settings *out, const target *t
         text_addf(&line, " in %zu shards", sum->shards);
     text_add(&line, ": ", 2);
     text_add_grouped(&line, p->count);
-    if (p->count < p->input_tensors) {
+    if (p->count < p->input_tensors && !p->rearranged) {
         text_add(&line, " of ", 4);
         text_add_grouped(&line, p->input_tensors);
     }
