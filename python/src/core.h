@@ -3,7 +3,9 @@
  *
  * Ownership: a Model holds a Handle, which owns the tenmap_model. Tensors and the Memory of views
  * hold the Handle too. Closing a Model only drops its reference to the Handle, so the mapping is
- * unmapped with the last view, and tenmap_close always has the exclusivity that it needs.
+ * unmapped with the last view, and tenmap_close always has the exclusivity that it needs. The
+ * Handle of a derived model holds the Handles of all models that it is computed from, directly or
+ * not.
  *
  * The GIL is released around everything that opens, reads, converts, writes or measures. The
  * caller's code can run meanwhile, and also in callbacks, in finalizers during garbage collection,
@@ -42,10 +44,11 @@ typedef struct tpy_pool tpy_pool;
 typedef struct tpy_state {
     PyTypeObject *memory_type, *handle_type, *model_type, *tensor_type, *writer_type,
         *exporter_type;
-    PyObject *tensor_class; /* the class of a model's tensors: tenmap.Tensor */
-    PyObject *make_error;   /* tenmap._errors.make */
-    PyObject *module;       /* borrowed */
-    tpy_pool *pool;         /* memory that is kept for later loads, or NULL */
+    PyObject *tensor_class;                  /* the class of a model's tensors: tenmap.Tensor */
+    PyObject *make_error;                    /* tenmap._errors.make */
+    PyObject *module;                        /* borrowed */
+    tpy_pool *pool;                          /* memory that is kept for later loads, or NULL */
+    _Atomic unsigned long long file_objects; /* how many were opened: tells them apart */
     /* Bytes to allocate on small pages before huge ones are tried again. */
     _Atomic size_t small_pages;
 } tpy_state;
@@ -113,13 +116,13 @@ void tpy_gil_give(tpy_gil gil);
 /* Stands for the path of a file object. */
 #define TPY_FILE_OBJECT "<file object>"
 typedef struct tpy_io tpy_io;
-tpy_io *tpy_io_new(PyObject *file);
+tpy_io *tpy_io_new(tpy_state *state, PyObject *file);
 void tpy_io_free(tpy_io *io);
 const tenmap_io *tpy_io_functions(tpy_io *io);
 /*
- * Called before every call that reads from a model: -1 with an exception if this thread is inside
- * read() of the model's file object (NULL: it has none). That read() holds the lock, for which the
- * call, or threads that it starts, would wait forever.
+ * -1 with an exception if this thread is inside read() of this file object (NULL: there is none).
+ * That read() holds the lock, for which a call that reads, or threads that it starts, would wait
+ * forever.
  */
 int tpy_io_enter(const tpy_io *io);
 /* 1 with the exception set if `message` stands for an exception that this file raised. */
@@ -165,7 +168,8 @@ PyObject *tpy_keep_memory(PyObject *module, PyObject *args);
 
 /* handle.c: an open model */
 
-typedef struct tpy_handle {
+typedef struct tpy_handle tpy_handle;
+struct tpy_handle {
     PyObject_HEAD tenmap_model *model;
     tpy_state *state;
     PyObject *module;           /* keeps the state alive */
@@ -175,7 +179,14 @@ typedef struct tpy_handle {
     tpy_io *io;                 /* of a file object */
     struct tpy_private *shared; /* NULL until a writable view is made; the handle locks it */
     tenmap_io *http;            /* of an address; NULL otherwise */
-} tpy_handle;
+    /*
+     * Of a derived model: all models that it is computed from, each once, derived ones before those
+     * that they are derived from. Its level is one more than the highest of theirs.
+     */
+    tpy_handle **sources;
+    size_t source_count;
+    unsigned level; /* 0: opened */
+};
 
 extern PyType_Spec tpy_handle_spec;
 /* The options of tenmap.open. */
@@ -188,7 +199,22 @@ typedef struct tpy_open_options {
 tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options *options);
 /* tpy_fail for an error of this model; the path is that of the error's shard. */
 PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObject *tensor);
+/*
+ * Called before every call that reads from a model: tpy_io_enter for its file object and for those
+ * of the models that it is derived from.
+ */
+int tpy_handle_enter(const tpy_handle *handle);
+/* The handle of this model: the given one, or that of a model that it is derived from. */
+tpy_handle *tpy_handle_of(tpy_handle *handle, const tenmap_model *model);
 PyObject *tpy_decode_path(const char *path);
+
+/* derive.c: a model computed from others */
+
+/*
+ * Makes a derived model from [(name, dtype, op, axis, terms, order, shape), ...]; a term is (tensor
+ * or None, factor, shape, begin, end, flags). NULL with an exception on failure.
+ */
+tpy_handle *tpy_derive(tpy_state *state, PyObject *list);
 
 /* checkpoint.c: the values of a checkpoint, by internal functions of the library */
 

@@ -139,7 +139,7 @@ static PyObject *whole_bytes(tpy_tensor *self) {
     tenmap_error error;
     tenmap_status status;
     tpy_memory *memory =
-        tpy_io_enter(self->handle->io) == 0 ? tpy_memory_new(state, (size_t)tensor->nbytes) : NULL;
+        tpy_handle_enter(self->handle) == 0 ? tpy_memory_new(state, (size_t)tensor->nbytes) : NULL;
     if (memory == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;

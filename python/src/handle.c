@@ -17,6 +17,9 @@ static void handle_dealloc(PyObject *self) {
         PyBuffer_Release(&handle->buffer);
     tpy_http_free(handle->http);
     tpy_io_free(handle->io);
+    for (size_t i = 0; i < handle->source_count; i++)
+        tpy_drop(handle->sources[i]);
+    PyMem_Free(handle->sources);
     Py_XDECREF(handle->tensor_class);
     Py_XDECREF(handle->module);
     tpy_free_object(self);
@@ -39,6 +42,9 @@ PyObject *tpy_decode_path(const char *path) {
 PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObject *tensor) {
     if (PyErr_Occurred() != NULL || tpy_io_raise(handle->io, error->message))
         return NULL;
+    for (size_t i = 0; i < handle->source_count; i++)
+        if (tpy_io_raise(handle->sources[i]->io, error->message))
+            return NULL;
     const tenmap_shard *shard = tenmap_shard_at(handle->model, error->shard);
     PyObject *path = tpy_decode_path(shard != NULL ? shard->path : tenmap_path(handle->model));
     if (path == NULL)
@@ -46,6 +52,20 @@ PyObject *tpy_handle_fail(tpy_handle *handle, const tenmap_error *error, PyObjec
     tpy_fail(handle->state, error, path, tensor);
     Py_DECREF(path);
     return NULL;
+}
+
+int tpy_handle_enter(const tpy_handle *handle) {
+    int refused = tpy_io_enter(handle->io);
+    for (size_t i = 0; refused == 0 && i < handle->source_count; i++)
+        refused = tpy_io_enter(handle->sources[i]->io);
+    return refused;
+}
+
+tpy_handle *tpy_handle_of(tpy_handle *handle, const tenmap_model *model) {
+    for (size_t i = 0; handle->model != model && i < handle->source_count; i++)
+        if (handle->sources[i]->model == model)
+            return handle->sources[i];
+    return handle;
 }
 
 static tenmap_options library_options(const tpy_open_options *asked) {
@@ -124,7 +144,7 @@ static int open_bytes(tpy_handle *handle, PyObject *source, const tenmap_options
 static int open_file(tpy_handle *handle, PyObject *source, tenmap_options *options) {
     tenmap_error error;
     tenmap_status status;
-    handle->io = tpy_io_new(source);
+    handle->io = tpy_io_new(handle->state, source);
     if (handle->io == NULL)
         return -1;
     options->io = tpy_io_functions(handle->io);

@@ -13,8 +13,9 @@ struct tpy_io {
     tenmap_io functions;
     PyInterpreterState *interpreter;
     PyObject *file;
-    PyObject *lock;       /* threading.Lock: makes seek and read one step */
-    PyObject *exceptions; /* number to exception, the latest ones */
+    PyObject *lock;                /* threading.Lock: makes seek and read one step */
+    PyObject *exceptions;          /* number to exception, the latest ones */
+    unsigned long long own_number; /* of this file object */
     _Atomic unsigned long long last_number;
     _Atomic unsigned long reader; /* the thread that holds the lock; 0: none */
 };
@@ -77,14 +78,16 @@ static tenmap_status keep_exception(tpy_io *io, tenmap_error *error) {
     if (last > KEPT_EXCEPTIONS)
         forget_exception(io, last - KEPT_EXCEPTIONS);
     error->status = TENMAP_ERR_IO;
-    snprintf(error->message, sizeof error->message, RAISED "%llu", last);
+    snprintf(error->message, sizeof error->message, RAISED "%llu of object %llu", last,
+             io->own_number);
     return TENMAP_ERR_IO;
 }
 
 int tpy_io_raise(tpy_io *io, const char *message) {
-    unsigned long long number;
+    unsigned long long number, object;
     if (io == NULL || strncmp(message, RAISED, sizeof RAISED - 1) != 0 ||
-        sscanf(message + sizeof RAISED - 1, "%llu", &number) != 1)
+        sscanf(message + sizeof RAISED - 1, "%llu of object %llu", &number, &object) != 2 ||
+        object != io->own_number)
         return 0;
     PyObject *key = PyLong_FromUnsignedLongLong(number);
     if (key == NULL)
@@ -229,7 +232,7 @@ static void file_close(void *ctx, void *file) {
     (void)file;
 }
 
-tpy_io *tpy_io_new(PyObject *file) {
+tpy_io *tpy_io_new(tpy_state *state, PyObject *file) {
     tpy_io *io = PyMem_Calloc(1, sizeof *io);
     if (io == NULL) {
         PyErr_NoMemory();
@@ -240,6 +243,7 @@ tpy_io *tpy_io_new(PyObject *file) {
     Py_XDECREF(threading);
     io->exceptions = PyDict_New();
     io->file = Py_NewRef(file);
+    io->own_number = ++state->file_objects;
     io->interpreter = PyInterpreterState_Get();
     if (io->lock == NULL || io->exceptions == NULL) {
         tpy_io_free(io);

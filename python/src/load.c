@@ -40,8 +40,13 @@ void tpy_requests_end(tpy_requests *job) {
 /* Whether a destination overlaps the bytes of a model in memory, which the load reads. */
 static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
     const char *begin = handle->buffer.buf, *dst = into->buf;
-    return handle->buffer.obj != NULL && into->len > 0 && dst < begin + handle->buffer.len &&
-           begin < dst + into->len;
+    if (handle->buffer.obj != NULL && into->len > 0 && dst < begin + handle->buffer.len &&
+        begin < dst + into->len)
+        return 1;
+    for (size_t i = 0; i < handle->source_count; i++) /* which have no sources that it has not */
+        if (handle->sources[i]->level == 0 && is_in_model(handle->sources[i], into))
+            return 1;
+    return 0;
 }
 
 /*
@@ -90,7 +95,7 @@ static int add_request(tpy_state *state, tpy_requests *job, PyObject *item, Py_s
         PyErr_SetString(PyExc_ValueError, "only tensors of one model can be loaded at a time");
         return -1;
     }
-    if (tpy_io_enter(tensor->handle->io) != 0)
+    if (tpy_handle_enter(tensor->handle) != 0)
         return -1;
     if (PyObject_GetBuffer(destination, &job->buffers[i], PyBUF_WRITABLE) != 0)
         return -1;
@@ -237,7 +242,7 @@ static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_s
     }
     job->tensors[i] = tensor->tensor;
     job->handle = tensor->handle;
-    return tpy_io_enter(tensor->handle->io);
+    return tpy_handle_enter(tensor->handle);
 }
 
 static int begin_measuring(tpy_state *state, measuring *job, uint32_t bins) {

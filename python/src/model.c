@@ -111,6 +111,19 @@ static PyObject *model_open_values(PyObject *self, PyTypeObject *defining, PyObj
     return set_handle(self, tpy_open(state, args[0], &options));
 }
 
+/* _derive(list): as tpy_derive */
+static PyObject *model_derive(PyObject *self, PyTypeObject *defining, PyObject *const *args,
+                              Py_ssize_t count, PyObject *names) {
+    tpy_state *state = PyType_GetModuleState(defining);
+    if (state == NULL)
+        return NULL;
+    if (count != 1 || (names != NULL && PyTuple_Size(names) > 0)) {
+        PyErr_SetString(PyExc_TypeError, "_derive takes 1 argument");
+        return NULL;
+    }
+    return set_handle(self, tpy_derive(state, args[0]));
+}
+
 static PyObject *model_values(PyObject *self, PyObject *unused) {
     (void)unused;
     tpy_handle *handle = hold(self);
@@ -355,7 +368,7 @@ static PyObject *advise(tpy_handle *handle, uint32_t advice, PyObject *name) {
         PyErr_SetObject(PyExc_KeyError, name);
         return NULL;
     }
-    if (tpy_io_enter(handle->io) != 0)
+    if (tpy_handle_enter(handle) != 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_advise(handle->model, tensor, advice, &error);
@@ -460,6 +473,8 @@ static PyMethodDef model_methods[] = {
     {"_open", (PyCFunction)(void (*)(void))model_open, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      NULL},
     {"_open_values", (PyCFunction)(void (*)(void))model_open_values,
+     METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"_derive", (PyCFunction)(void (*)(void))model_derive,
      METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL},
     {"_values", model_values, METH_NOARGS, NULL},
     {"_bytes", model_bytes, METH_VARARGS, NULL},

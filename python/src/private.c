@@ -8,6 +8,8 @@
  */
 #include "core.h"
 
+#include <stdlib.h>
+
 #ifndef _WIN32
 #include <sys/stat.h>
 #endif
@@ -47,16 +49,46 @@ void tpy_private_free(tpy_private *self) {
     PyMem_Free(self);
 }
 
-/* Tensors are in the order of their bytes, so those that share some follow each other. */
-static void find_groups(const tenmap_model *model, size_t *groups) {
+static int compare_places(const void *a, const void *b) {
+    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
+    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    return x->file_offset < y->file_offset ? -1 : x->file_offset > y->file_offset;
+}
+
+/*
+ * In the order of their bytes, tensors that share some follow each other. Only those of derived
+ * models may be in another order, and only those with bytes in place count. -1 without memory.
+ */
+static int find_groups(const tenmap_model *model, size_t *groups) {
+    size_t count = tenmap_count(model), placed = 0;
+    const tenmap_tensor *first = tenmap_at(model, 0);
+    const tenmap_tensor **tensors = PyMem_Calloc(count + 1, sizeof(const tenmap_tensor *));
+    int ordered = 1;
+    if (tensors == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        groups[i] = i;
+        if (first[i].data == NULL)
+            continue;
+        tensors[placed++] = &first[i];
+        ordered = ordered &&
+                  (placed == 1 || compare_places(&tensors[placed - 2], &tensors[placed - 1]) <= 0);
+    }
+    if (!ordered)
+        qsort(tensors, placed, sizeof(const tenmap_tensor *), compare_places);
     uint64_t end = 0;
-    const tenmap_tensor *before = NULL, *t;
-    for (size_t i = 0; (t = tenmap_at(model, i)) != NULL; before = t, i++) {
-        int alone = before == NULL || t->shard != before->shard || t->file_offset >= end;
+    for (size_t i = 0; i < placed; i++) {
+        const tenmap_tensor *t = tensors[i];
+        int alone = i == 0 || t->shard != tensors[i - 1]->shard || t->file_offset >= end;
         uint64_t own_end = t->file_offset + t->nbytes;
-        groups[i] = alone ? i : groups[i - 1];
+        if (!alone)
+            groups[t - first] = groups[tensors[i - 1] - first];
         end = alone || own_end > end ? own_end : end;
     }
+    PyMem_Free(tensors);
+    return 0;
 }
 
 /* The handle's own, with the handle locked; NULL with a MemoryError on failure. */
@@ -70,12 +102,12 @@ static tpy_private *private_of(tpy_handle *handle) {
         made->groups = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->groups);
         made->taken = PyMem_Calloc(tenmap_count(handle->model) + 1, sizeof *made->taken);
     }
-    if (made == NULL || made->files == NULL || made->groups == NULL || made->taken == NULL) {
+    if (made == NULL || made->files == NULL || made->groups == NULL || made->taken == NULL ||
+        find_groups(handle->model, made->groups) != 0) {
         tpy_private_free(made);
         PyErr_NoMemory();
         return NULL;
     }
-    find_groups(handle->model, made->groups);
     handle->shared = made;
     return made;
 }
@@ -163,7 +195,8 @@ tpy_memory *tpy_private_view(const tpy_tensor *self, uint64_t low, uint64_t byte
     wanted_bytes wanted = {tensor, (size_t)number, begin, bytes, may_copy};
     tpy_memory *before = NULL;
     PyObject *mapping;
-    if (shard->fd < 0 || number < 0 || check_size(shard->fd, begin + bytes) != 0)
+    if (tensor->model != handle->model || shard->fd < 0 || number < 0 ||
+        check_size(shard->fd, begin + bytes) != 0)
         return NULL;
     TPY_LOCK(handle);
     mapping = take_bytes(handle, &wanted, &before);

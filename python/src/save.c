@@ -78,7 +78,7 @@ static int add_source(saving *job, PyObject *item, Py_ssize_t i) {
         tpy_tensor *tensor = (tpy_tensor *)data;
         source->tensor = tensor->tensor;
         source->flags = job->flags;
-        return tpy_io_enter(tensor->handle->io);
+        return tpy_handle_enter(tensor->handle);
     }
     if (PyObject_GetBuffer(data, &job->buffers[i], PyBUF_SIMPLE) != 0)
         return -1;

@@ -417,7 +417,7 @@ int tpy_read(const tpy_tensor *self, tenmap_dtype as, void *dst, size_t dst_byte
     r.element = r.bits < 8 ? 1 : r.bits / 8;
     if (tpy_count(self) == 0)
         return 0;
-    if (tpy_io_enter(self->handle->io) != 0)
+    if (tpy_handle_enter(self->handle) != 0)
         return -1;
     if (walked_dimensions(self) > DEEPEST) {
         PyErr_Format(PyExc_ValueError,

@@ -152,7 +152,7 @@ PyObject *tpy_take_from(tpy_handle *handle, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO&O:_take", &list, tpy_number_of, &threads, &progress))
         return NULL;
     job.items = tpy_items(list);
-    if (job.items != NULL && begin_taking(&job) == 0 && tpy_io_enter(handle->io) == 0)
+    if (job.items != NULL && begin_taking(&job) == 0 && tpy_handle_enter(handle) == 0)
         result = run_taking(&job, (unsigned)threads.value, progress);
     end_taking(&job);
     return result;

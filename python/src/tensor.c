@@ -77,6 +77,12 @@ static PyObject *tensor_code(PyObject *self, void *unused) {
     return PyLong_FromUnsignedLong(tpy_dtype((tpy_tensor *)self));
 }
 
+/* The dtype that a derived model moves its elements as. */
+static PyObject *tensor_stored(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLong(((tpy_tensor *)self)->tensor->dtype);
+}
+
 static PyObject *tensor_shape(PyObject *self, void *unused) {
     (void)unused;
     return tpy_shape_tuple((tpy_tensor *)self);
@@ -189,7 +195,8 @@ typedef struct part_walk {
 /* (role, tensor) */
 static PyObject *part_at(void *context, size_t i) {
     const part_walk *walk = context;
-    tpy_tensor *part = tpy_tensor_new(walk->handle, tenmap_part_at(walk->tensor, (uint32_t)i));
+    const tenmap_tensor *found = tenmap_part_at(walk->tensor, (uint32_t)i);
+    tpy_tensor *part = tpy_tensor_new(tpy_handle_of(walk->handle, found->model), found);
     if (part == NULL)
         return NULL;
     return Py_BuildValue("IN", tenmap_part_role(walk->tensor, (uint32_t)i), (PyObject *)part);
@@ -241,6 +248,7 @@ static PyGetSetDef tensor_properties[] = {
      "tensor is mapped. BufferError for dtypes that have no format character.",
      NULL},
     {"_code", tensor_code, NULL, NULL, NULL},
+    {"_stored", tensor_stored, NULL, NULL, NULL},
     {"_whole", tensor_whole, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -216,7 +216,7 @@ static PyObject *writer_copy(PyObject *self, PyObject *args) {
     if (writer == NULL)
         return NULL;
     tpy_tensor *tensor = tpy_as_tensor(writer->state, object);
-    if (tensor == NULL || tpy_io_enter(tensor->handle->io) != 0) {
+    if (tensor == NULL || tpy_handle_enter(tensor->handle) != 0) {
         leave(writer);
         return NULL;
     }

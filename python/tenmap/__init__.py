@@ -9,6 +9,7 @@
         weights = model.load(dtype="float32")            # all of them, converted, on all cores
 
     tenmap.save_file({"w": rows}, "out.safetensors")
+    merged = tenmap.derive({**base, "w": base["w"] + 0.8 * (b @ a)})    # a model, computed when read
 
 tenmap.install() makes `import safetensors` mean tenmap.safetensors.
 """
@@ -25,10 +26,10 @@ from ._write import Writer, convert, edit_metadata, rename, save_file, save_shar
 __version__ = _core.version
 
 __all__ = [
-    "Diff", "Error", "FileHash", "Finding", "IncompatibleKeys", "Model", "ModelHash", "Part", "Remedy", "Shard",
-    "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "convert",
-    "convert_model", "diff", "edit_metadata", "hash", "install", "keep_memory", "load_into", "measure", "open",
-    "quantize_model", "rename", "save", "save_file", "save_sharded", "shard_plan", "uninstall",
+    "Diff", "Error", "Expression", "FileHash", "Finding", "IncompatibleKeys", "Model", "ModelHash", "Part", "Remedy",
+    "Shard", "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "concat", "convert",
+    "convert_model", "derive", "diff", "edit_metadata", "expr", "hash", "install", "keep_memory", "load_into", "measure",
+    "open", "quantize_model", "rename", "save", "save_file", "save_sharded", "shard_plan", "stack", "uninstall",
 ]  # fmt: skip
 
 
@@ -36,6 +37,7 @@ _IN_COMMAND = {
     "Diff", "FileHash", "ModelHash", "TensorDiff", "TensorHash", "Written", "convert_model", "diff", "hash",
     "quantize_model",
 }  # fmt: skip
+_IN_DERIVE = {"Expression", "concat", "derive", "expr", "stack"}
 
 
 def __getattr__(name):
@@ -48,6 +50,10 @@ def __getattr__(name):
         from . import _command
 
         return getattr(_command, name)
+    if name in _IN_DERIVE:
+        from . import _derive
+
+        return getattr(_derive, name)
     raise AttributeError(f"module 'tenmap' has no attribute {name!r}")
 
 

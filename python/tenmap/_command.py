@@ -109,7 +109,7 @@ def _path(model):
     """The path that the command opens: a path as it is, or that of an open Model."""
     if isinstance(model, Model):
         if model.path is None:
-            raise TypeError("the command reads files: this model was opened from memory or a file object")
+            raise TypeError("the command reads files: this model was opened from memory or a file object, or derived")
         model = model.path
     path = os.fspath(model)
     return "./" + path if isinstance(path, str) and path.startswith("-") else path

@@ -22,7 +22,7 @@ def _row(kind, *cells):
 def model_html(model):
     """A model as HTML: a description, and its tensors. Names that differ only in numbers share one
     row."""
-    what = escape(shown(model.path)) if model.path is not None else "from memory or a file object"
+    what = escape(shown(model.path)) if model.path is not None else "of derived tensors" if model._source is None else "from memory or a file object"
     if model.closed:
         return f"<div><b>tenmap.Model</b> {what}, closed</div>"
     rows = [(row[0], row[1], row[2], row[5]) for row in model._table()]

@@ -9,15 +9,18 @@ from . import _core
 from ._arrays import COPY, VIEW, WRITABLE, destination_of, halved, numpy_array, torch_tensor
 from ._dtypes import BITS, CODES, name_of, numpy_dtype, torch_dtype
 from ._errors import missing
+from ._operators import Operators
 from ._plan import dtype_for, is_index, read_alone, selections
 
 Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata format branch other_tensors")
 Shard.__doc__ = """One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order.
 
 branch is the key of a PyTorch checkpoint under which the tensors lie ("state_dict"), or None;
-other_tensors counts those of its other branches, which open(path, branches=True) lists."""
+other_tensors counts those of its other branches, which open(path, branches=True) lists. Of a
+derived model, first_tensor and tensor_count are about the model that the file belongs to."""
 Part = namedtuple("Part", "role tensor")
-Part.__doc__ = """A part of a dequantized weight: what it is for ("values", "scales", "zeros", ...), and its Tensor."""
+Part.__doc__ = """A part of a dequantized weight: what it is for ("values", "scales", "zeros", ...), and its Tensor.
+Of a derived tensor: "term", and the Tensor."""
 Shard.__module__ = Part.__module__ = "tenmap"
 
 _BACKENDS = {"map": False, "read": True}
@@ -124,7 +127,8 @@ def _log(text, *arguments):
 
 
 class Model(_core.Model):
-    """An open model: a mapping of names to Tensors, in file order. tenmap.open returns one.
+    """An open model: a mapping of names to Tensors, in file order. tenmap.open returns one, and
+    tenmap.derive.
 
     Any number of threads may use it. Close it with close() or a with statement, or leave that to
     the garbage collector. Tensors and arrays from it stay valid after that.
@@ -137,7 +141,8 @@ class Model(_core.Model):
 
     @property
     def path(self):
-        """The path that it was opened from, as a str; None for bytes and file objects."""
+        """The path that it was opened from, as a str; None for bytes, file objects and derived
+        models."""
         if isinstance(self._source, (str, os.PathLike)) and not isinstance(self._source, memoryview):
             return os.fsdecode(self._source)
         return None
@@ -338,8 +343,12 @@ class Model(_core.Model):
 
     def __repr__(self):
         what = repr(self.path) if self.path is not None else f"of {type(self._source).__name__}"
+        if self._source is None:
+            what = "of derived tensors"
         if self.closed:
             return f"<tenmap.Model {what}, closed>"
+        if self._source is None:
+            return f"<tenmap.Model {what}: {len(self)} tensors, {_bytes_text(self.nbytes)}>"
         shards = self._shard_count
         files = f" in {shards} files" if shards != 1 else ""
         return f"<tenmap.Model {what}: {len(self)} tensors, {_bytes_text(self.file_size)}{files}>"
@@ -415,11 +424,14 @@ class _Progress:
             self.close()
 
 
-class Tensor(_core.Tensor):
+class Tensor(Operators, _core.Tensor):
     """A tensor of a model, or a selection of it by indexing. Nothing is read until values are
     needed.
 
     Indexes are numpy's: integers, slices with any step, and `...`. The result is again a Tensor.
+
+    Sums and differences of Tensors, products with numbers, and b @ a are Expressions, which
+    tenmap.derive computes later. With a numpy array, an operator computes at once, as numpy does.
     """
 
     __slots__ = ()
@@ -487,13 +499,13 @@ class Tensor(_core.Tensor):
     @property
     def T(self):
         """The transposed values, as a numpy array: all axes in reverse order, in place if the tensor
-        is mapped."""
+        is mapped. In an expression that is computed later, write tenmap.expr(tensor).T."""
         return self.numpy().T
 
     @property
     def parts(self):
-        """The tensors that a dequantized weight is stored in (dequantize=True), as a list of Part;
-        empty for others."""
+        """The tensors that a dequantized weight is stored in (dequantize=True), or that a derived
+        one is computed from, as a list of Part; empty for others."""
         return [Part(_ROLES.get(role, "other"), tensor) for role, tensor in self._parts()]
 
     def numel(self):
@@ -571,7 +583,7 @@ _core.set_tensor_class(Tensor)
 
 _ROLES = {
     1: "values", 2: "scales", 3: "zeros", 4: "group_index", 5: "global_scale", 6: "table", 7: "other", 8: "biases",
-    9: "nested_scales", 10: "nested_table",
+    9: "nested_scales", 10: "nested_table", 11: "term",
 }  # fmt: skip
 
 # The dtypes that a memoryview can unpack.

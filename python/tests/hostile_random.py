@@ -48,7 +48,7 @@ class Caller:
         tenmap.save_sharded(self.arrays, self.shards, 20_000, {"a": "b"})
         with open(self.path, "rb") as file:
             self.data = file.read()
-        self.models, self.tensors, self.writers, self.views = [], [], [], []
+        self.models, self.tensors, self.writers, self.views, self.derived = [], [], [], [], []
         self.dict = {}
         self.list = []
         self.bytes = bytearray(256)
@@ -70,7 +70,7 @@ class Caller:
 
     def close(self):
         if self.models:
-            self.random.choice(self.models).close()
+            self.random.choice(self.models + self.derived).close()
 
     def forget(self):
         for each in (self.models, self.tensors, self.views, self.writers):
@@ -343,13 +343,43 @@ class Caller:
         else:
             writer.abort()
 
+    def expression(self):
+        """(Tensor or Expression, its values): moves and sums of tensors of several models."""
+        name = self.name()
+        x, values = self.model()[name], self.arrays.get(name)
+        if values.dtype.kind != "f" or self.random.random() < 0.4:
+            return tenmap.expr(x), values.astype("float64")
+        number = self.random.choice((2, 0.5, -4.0))
+        other = self.model()[name]
+        x, values = number * x - tenmap.expr(other), number * values.astype("float64") - values
+        if x.ndim and self.random.random() < 0.5:
+            cut = self.random.randrange(x.shape[0] + 1)
+            x, values = x[hostile.Index(0, self.act) : hostile.Index(cut, self.act)], values[:cut]
+        return (x.T, values.T) if self.random.random() < 0.5 else (x, values)
+
+    def derive(self):
+        made = {}
+        for _ in range(self.random.randrange(1, 4)):
+            name = self.name()
+            made[name] = self.expression()
+        pairs = {name: x for name, (x, _) in made.items()}
+        derived = tenmap.derive(pairs, self.random.choice((None, None, "float64")))
+        if self.random.random() < 0.3:
+            derived = tenmap.derive({name: tenmap.expr(derived[name]) for name in pairs})
+        self.derived.append(derived)
+        del self.derived[:-4]
+        self.tensors += derived._tensors()[:1]
+        loaded = derived.load(dtype="float64", threads=self.number(0, 1, 3), progress=self.progress())
+        for name, (_, values) in made.items():
+            assert numpy.array_equal(loaded[name], values), name
+
     def serialize(self):
         from tenmap.safetensors import numpy as drop_in
 
         drop_in.load(drop_in.save(dict(list(self.arrays.items())[:4]), {"a": "b"}))
 
     OPERATIONS = ["open", "find", "look", "index", "read", "load", "fill", "fill_storage", "take", "slices", "keep", "take_list",
-                  "measure", "convert", "save", "edit", "write", "serialize"]  # fmt: skip
+                  "measure", "convert", "save", "edit", "write", "serialize", "derive", "derive"]  # fmt: skip
 
     def operation(self):
         """Makes one call, whatever its result."""

@@ -39,6 +39,19 @@ def refused(call, *kinds):
     raise SystemExit("something that is wrong was not refused")
 
 
+def derive(model):
+    tensor, b = model["w"], model["b"]
+    x = tenmap.concat([2 * b[1:3] - b[:2], tenmap.expr(b).reshape(2, 2).T[0]])
+    derived = tenmap.derive({"x": x, "y": x + x, "w": tensor, "p": 0.5 * (tenmap.expr(b).reshape(4, 1) @ tenmap.expr(b).reshape(1, 4))})
+    derived.load(threads=1), derived["y"].parts, derived["w"].bytes
+    again = tenmap.derive({"again": 2 * derived["y"]})
+    derived.close()
+    again["again"].tolist()
+    refused(lambda: tenmap.derive({"x": 0 * b}), tenmap.Error)
+    refused(lambda: tenmap.derive({"x": b, "y": b + tensor[0, :4]}), tenmap.Error)
+    refused(lambda: tenmap.derive({"x\0": b}), ValueError)
+
+
 def turn(path, data, file):
     with tenmap.open(path) as model:
         tensor = model["w"]
@@ -57,6 +70,7 @@ def turn(path, data, file):
         refused(lambda: model["absent"], KeyError)
         refused(lambda: tensor._data(tenmap._core.dtype_code("I8"), 2), tenmap.Error)
         refused(lambda: model.take(["absent"]), KeyError)
+        derive(model)
     refused(lambda: model["w"], ValueError)
     tensor.buffer[0, 0]
     tenmap.open(data)["w"][1, 2].item()

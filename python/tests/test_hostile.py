@@ -54,7 +54,21 @@ CALLS = {
     "private": lambda m, evil: m._private(evil),
     "advise": lambda m, evil: m._advise(evil, "w0"),
     "data": lambda m, evil: m["w0"]._data(evil, evil),
+    "a derived slice": lambda m, evil: tenmap.derive({"x": tenmap.expr(m["w0"])[evil, evil:] * 2, "y": m["w1"]}).load(),
+    "a derived shape": lambda m, evil: tenmap.expr(m["w0"]).reshape(evil, 64),
+    "a derived order": lambda m, evil: tenmap.expr(m["w0"]).transpose(evil, 0),
+    "a derived axis": lambda m, evil: tenmap.derive({"x": tenmap.stack([m["w0"], m["w1"]], evil)}).load(),
+    "derive": lambda m, evil: derive_alone(m["w0"], evil, 1),
+    "derive's numbers": lambda m, evil: derive_alone(m["w0"], 0, evil),
 }
+
+
+def derive_alone(tensor, number, one):
+    """Describes a derived tensor to the extension directly: a slice of w0, transposed, as a shape."""
+    model = tenmap.Model.__new__(tenmap.Model)
+    term = (tensor, one - one if isinstance(one, int) else 0.0, [one, 64], [0, number], [one, 64], number)
+    model._derive([("x", number, 1, number, (term,), (1, number), (64, one))])
+    assert model._tensors()[0].shape == (64, 1)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -170,6 +184,79 @@ def test_a_buffer_that_ends_what_it_is_given_to(opened, file, tmp_path):
     model = tenmap.open(buffer)
     assert model["w0"].shape == (8, 8)
     model.close()
+
+
+class Factor(float):
+    """A factor whose arithmetic does something first."""
+
+    action = staticmethod(lambda: None)
+
+    def __float__(self):
+        self.action()
+        return float.__float__(self)
+
+    def __rmul__(self, other):
+        self.action()
+        return float.__rmul__(self, other)
+
+
+def test_factors_and_names_that_close_the_models_of_an_expression(opened, file, tensors):
+    other = tenmap.open(file)
+    factor, name = Factor(2.0), hostile.Name("x")
+    factor.action = opened.close
+    name.action = other.close
+    x, y = opened["w0"], other["w1"]
+    derived = tenmap.derive({name: factor * x + y * factor, "y": x @ y})
+    assert opened.closed and numpy.array_equal(derived["x"].numpy(), 2 * tensors["w0"] + 2 * tensors["w1"])
+
+
+def test_mappings_that_change_and_close_while_they_are_derived(opened, tensors):
+    class Pairs(dict):
+        def items(self):
+            pairs = list(dict.items(self))
+            opened.close(), self.clear()
+            return pairs
+
+    pairs = Pairs({name: opened[name] + opened["w1"] for name in tensors})
+    derived = tenmap.derive(pairs)
+    assert opened.closed and not pairs
+    assert all(numpy.array_equal(derived[name].numpy(), tensors[name] + tensors["w1"]) for name in tensors)
+    terms = [(derived["w0"], hostile.Index(0, derived.close), None, None, None, 0)]
+    with pytest.raises(TypeError):
+        tenmap.Model.__new__(tenmap.Model)._derive([("x", 0, 1, 0, terms, None, None)])  # a list may change
+
+
+@pytest.mark.parametrize("every", [1, 2, 5, 12])
+def test_a_collection_that_closes_the_models_of_an_expression(opened, tensors, every):
+    x = tenmap.concat([opened[name] for name in ("w0", "w1")]) @ opened["w2"]
+    models = [opened]
+
+    def close():
+        for model in models:
+            model.close()
+
+    with hostile.collecting(close, every):
+        models.append(tenmap.derive({"x": x, "y": x[:3] + x[3:6]}))
+        try:
+            models[1].load()
+        except ValueError as error:
+            assert "closed" in str(error)
+    got = tenmap.derive({"x": x})["x"].numpy()
+    assert numpy.array_equal(got, numpy.concatenate([tensors["w0"], tensors["w1"]]) @ tensors["w2"])
+
+
+def test_a_progress_function_that_closes_a_derived_model_and_its_sources(opened, tensors):
+    derived = tenmap.derive({name: 2 * opened[name] for name in tensors})
+    got = derived.load(dtype="float64", progress=lambda *done: (derived.close(), opened.close()), threads=2)
+    assert derived.closed and all(numpy.array_equal(got[name], 2 * tensors[name]) for name in tensors)
+
+
+def test_orders_and_blocks_have_the_length_that_the_library_reads(opened):
+    tensor = opened["w0"]
+    for term, order in [((tensor, 0.0, None, [0], [8], 0), None), ((tensor, 0.0, None, [0, 0], [8], 0), None),
+                        ((tensor, 0.0, None, None, None, 0), [0]), ((tensor, 0.0, [64], None, None, 0), [1, 0])]:  # fmt: skip
+        with pytest.raises(ValueError, match="axes|axis"):
+            tenmap.Model.__new__(tenmap.Model)._derive([("x", 0, 1, 0, (term,), order, None)])
 
 
 @pytest.mark.parametrize("name", ["_take", "load", "measure", "save"])
