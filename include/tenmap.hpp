@@ -21,9 +21,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -530,6 +533,252 @@ inline model open_fd(int fd, const tenmap_options &how = options()) {
     return try_open_fd(fd, how).value();
 }
 #endif
+
+class expression;
+
+// One operand of a derived tensor: a tensor, taken as another shape, then a block of it, then
+// transposed, in this order; times a factor.
+class term {
+  public:
+    term(tensor of) noexcept : of_(of) {}
+    term reshape(std::vector<std::uint64_t> shape) const {
+        term made = *this;
+        made.shape_ = std::move(shape);
+        return made;
+    }
+    // begin[d] <= i[d] < end[d]
+    term slice(std::vector<std::uint64_t> begin, std::vector<std::uint64_t> end) const {
+        term made = *this;
+        made.begin_ = std::move(begin);
+        made.end_ = std::move(end);
+        return made;
+    }
+    term transpose() const {
+        term made = *this;
+        made.flags_ ^= TENMAP_TERM_TRANSPOSED;
+        return made;
+    }
+    term times(double factor) const {
+        term made = *this;
+        made.factor_ *= factor;
+        return made;
+    }
+
+  private:
+    friend class expression;
+    friend expression matmul(term b, term a);
+    friend class derivation;
+    tensor of_;
+    double factor_ = 1;
+    std::optional<std::vector<std::uint64_t>> shape_, begin_, end_;
+    std::uint32_t flags_ = 0;
+};
+
+// What a derived tensor is: one operation on terms, then an order of axes, then a shape. Operators
+// make it of tensors, terms and each other:
+//
+//     base.at("w") + 0.8 * tenmap::matmul(lora.at("b"), lora.at("a"))
+//
+// An operation on the result of another one, such as a sum of concatenations, takes two
+// derivations. derive() refuses it.
+class expression {
+  public:
+    expression(tensor of) : terms_{term(of)} {}
+    expression(term t) : terms_{std::move(t)} {}
+    // Axis i becomes what was axis order[i], as in numpy.transpose.
+    expression permute(std::vector<std::uint32_t> order) const {
+        expression made = *this;
+        made.nested_ |= made.order_.has_value() || made.shape_.has_value();
+        made.order_ = std::move(order);
+        return made;
+    }
+    expression reshape(std::vector<std::uint64_t> shape) const {
+        expression made = *this;
+        made.shape_ = std::move(shape);
+        return made;
+    }
+    expression times(double factor) const {
+        expression made = *this;
+        made.become_sum();
+        for (std::size_t i = 0; i < made.terms_.size(); i++)
+            made.terms_[i].factor_ *= factor;
+        for (std::size_t i = 0; i < made.pairs_.size(); i += 2) // the factor is that of the first
+            made.pairs_[i].factor_ *= factor;
+        return made;
+    }
+    // this + factor * other
+    expression plus(const expression &other, double factor = 1) const {
+        expression made = *this, with = other.times(factor);
+        made.become_sum();
+        made.nested_ |= with.nested_;
+        made.terms_.insert(made.terms_.end(), with.terms_.begin(), with.terms_.end());
+        made.pairs_.insert(made.pairs_.end(), with.pairs_.begin(), with.pairs_.end());
+        if (!made.pairs_.empty())
+            made.op_ = TENMAP_DERIVE_LOW_RANK;
+        return made;
+    }
+
+  private:
+    friend class derivation;
+    friend expression matmul(term b, term a);
+    friend expression concat(std::vector<term> terms, std::uint32_t axis);
+    friend expression stack(std::vector<term> terms, std::uint32_t axis);
+    expression(std::uint32_t op, std::vector<term> terms, std::uint32_t axis)
+        : op_(op), axis_(axis), terms_(std::move(terms)) {}
+
+    void become_sum() {
+        nested_ |= order_.has_value() || shape_.has_value() || op_ == TENMAP_DERIVE_CONCAT ||
+                   op_ == TENMAP_DERIVE_STACK;
+        if (op_ == TENMAP_DERIVE_RENAME)
+            op_ = TENMAP_DERIVE_SUM;
+    }
+    std::uint32_t op_ = TENMAP_DERIVE_RENAME, axis_ = 0;
+    std::vector<term> terms_, pairs_; // B, A, B, A, ...
+    std::optional<std::vector<std::uint32_t>> order_;
+    std::optional<std::vector<std::uint64_t>> shape_;
+    bool nested_ = false;
+};
+
+inline expression operator+(const expression &a, const expression &b) {
+    return a.plus(b);
+}
+inline expression operator-(const expression &a, const expression &b) {
+    return a.plus(b, -1);
+}
+inline expression operator*(double factor, const expression &of) {
+    return of.times(factor);
+}
+inline term operator*(double factor, const term &of) {
+    return of.times(factor);
+}
+inline term operator*(double factor, tensor of) {
+    return term(of).times(factor);
+}
+
+// The product of two matrices, B @ A: alone, times a number, or in a sum. A term with more than two
+// axes counts as a matrix of its first axis by all others.
+inline expression matmul(term b, term a) {
+    expression made(TENMAP_DERIVE_LOW_RANK, {}, 0);
+    b.factor_ *= a.factor_;
+    a.factor_ = 1;
+    made.pairs_ = {std::move(b), std::move(a)};
+    return made;
+}
+// The terms one after the other along an axis.
+inline expression concat(std::vector<term> terms, std::uint32_t axis = 0) {
+    return expression(TENMAP_DERIVE_CONCAT, std::move(terms), axis);
+}
+// The terms, of one shape, as the indexes of a new axis.
+inline expression stack(std::vector<term> terms, std::uint32_t axis = 0) {
+    return expression(TENMAP_DERIVE_STACK, std::move(terms), axis);
+}
+
+// The tensors of a derived model:
+//
+//     tenmap::derivation merging;
+//     merging.add("w", base.at("w") + 0.8 * tenmap::matmul(lora.at("b"), lora.at("a")));
+//     merging.add_rest(base);
+//     tenmap::model merged = merging.derive();
+//
+// As tenmap_derive: the models of all terms must be closed after the derived one.
+class derivation {
+  public:
+    void add(std::string name, expression what, tenmap_dtype dtype = TENMAP_AS_STORED) {
+        all_.push_back({std::move(name), std::move(what), dtype});
+    }
+    // All tensors of a model under their own names, except for names that were added before.
+    void add_rest(const model &from) {
+        std::set<std::string, std::less<>> names;
+        for (const named &each : all_)
+            names.insert(each.name);
+        for (tensor t : from.tensors())
+            if (names.find(t.name()) == names.end())
+                add(std::string(t.name()), t);
+    }
+    std::size_t size() const noexcept { return all_.size(); }
+
+    result<model> try_derive() const {
+        std::vector<std::vector<tenmap_term>> terms(all_.size());
+        std::vector<tenmap_derived> list(all_.size());
+        for (std::size_t i = 0; i < all_.size(); i++) {
+            const char *wrong = describe(all_[i], terms[i], list[i]);
+            if (wrong)
+                return refused(i, wrong);
+        }
+        return tenmap::try_derive(list);
+    }
+#if TENMAP_EXCEPTIONS
+    model derive() const {
+        return try_derive().value();
+    }
+#endif
+
+  private:
+    struct named {
+        std::string name;
+        expression what;
+        tenmap_dtype dtype;
+    };
+    error refused(std::size_t i, const char *wrong) const {
+        std::string said = "derived tensor \"" + all_[i].name + "\": " + wrong;
+        error e(TENMAP_ERR_ARGUMENT, said.c_str());
+        e.out()->index = i;
+        return e;
+    }
+    template <class N> static const N *numbers(const std::optional<std::vector<N>> &from) {
+        static const N none{};
+        return !from ? nullptr : from->empty() ? &none : from->data();
+    }
+    static std::size_t rank_of(const term &t) {
+        return t.shape_ ? t.shape_->size() : t.of_ ? t.of_->rank : 0;
+    }
+    // Returns what is wrong with the term, or NULL.
+    static const char *add_term(const term &t, bool has_factor, std::vector<tenmap_term> &out) {
+        tenmap_term made = {};
+        made.tensor = t.of_.get();
+        made.factor = has_factor ? t.factor_ : t.factor_ == 1 ? 0 : t.factor_;
+        made.shape = numbers(t.shape_);
+        made.rank = t.shape_ ? static_cast<std::uint32_t>(t.shape_->size()) : 0;
+        made.begin = numbers(t.begin_);
+        made.end = numbers(t.end_);
+        made.flags = t.flags_;
+        out.push_back(made);
+        bool whole = !t.begin_ || (t.begin_->size() == rank_of(t) && t.end_->size() == rank_of(t));
+        return whole ? nullptr : "a slice takes one pair of indices per dimension";
+    }
+    static const char *describe(const named &from, std::vector<tenmap_term> &terms,
+                                tenmap_derived &out) {
+        const expression &x = from.what;
+        bool products = !x.pairs_.empty(), sum = x.op_ == TENMAP_DERIVE_SUM;
+        const char *wrong = nullptr;
+        if (x.nested_ || (products && x.terms_.size() > 1))
+            return "this takes two operations: derive the inner one first, in a model of its own";
+        std::uint32_t op = x.op_;
+        if (op == TENMAP_DERIVE_RENAME && x.terms_[0].factor_ != 1)
+            op = TENMAP_DERIVE_SUM, sum = true;
+        if (products && x.terms_.empty())
+            terms.push_back(tenmap_term{});
+        for (std::size_t k = 0; !wrong && k < x.terms_.size(); k++)
+            wrong = add_term(x.terms_[k], sum || products, terms);
+        for (std::size_t k = 0; !wrong && k < x.pairs_.size(); k++)
+            wrong = add_term(x.pairs_[k], k % 2 == 0, terms);
+        std::size_t rank = x.terms_.empty() ? 2 : rank_of(x.terms_[0]);
+        if (!wrong && x.order_ && x.order_->size() != rank + (op == TENMAP_DERIVE_STACK))
+            wrong = "its order does not have as many axes as it has";
+        out = {};
+        out.name = from.name.c_str();
+        out.dtype = from.dtype;
+        out.op = op;
+        out.axis = x.axis_;
+        out.n = static_cast<std::uint32_t>(terms.size());
+        out.terms = terms.data();
+        out.order = numbers(x.order_);
+        out.shape = numbers(x.shape_);
+        out.rank = x.shape_ ? static_cast<std::uint32_t>(x.shape_->size()) : 0;
+        return wrong;
+    }
+    std::vector<named> all_;
+};
 
 namespace detail {
 

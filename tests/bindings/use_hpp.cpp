@@ -169,6 +169,63 @@ void take(const tenmap::model &model) {
     CHECK(refused.status() == TENMAP_ERR_NOT_FOUND && refused.error().index() == 3 && wide[5] == 6);
 }
 
+// Every operation of a derivation, with values that are computed by hand: w is {1 2 3; 4 5 6}.
+void derive(const tenmap::model &model) {
+    tenmap::tensor w = model.find("w");
+    tenmap::term b = tenmap::term(w).slice({0, 0}, {2, 1}),
+                 a = tenmap::term(w).slice({1, 0}, {2, 3});
+    tenmap::derivation d;
+    d.add("sum", w + w - 0.5 * w);
+    d.add("lora", w + 2.0 * tenmap::matmul(b, a));
+    d.add("product", tenmap::matmul(0.5 * b, a), TENMAP_F64);
+    d.add("halved", 0.5 * tenmap::term(w));
+    d.add("turned", tenmap::expression(w).permute({1, 0}).reshape({6}));
+    d.add("joined", tenmap::concat({w, b}, 1));
+    d.add("stacked", tenmap::stack({w, w}).permute({2, 0, 1}));
+    d.add("rows", tenmap::term(w).reshape({3, 2}).slice({1, 0}, {3, 2}).transpose());
+    d.add_rest(model);
+    CHECK(d.size() == 10);
+    auto derived = d.try_derive();
+    CHECK(derived && derived->size() == 10 && derived->find("empty"));
+    if (!derived)
+        return;
+    auto values = [&](const char *name) { return *derived->find(name).try_read<double>(); };
+    using doubles = std::vector<double>;
+    CHECK(values("sum") == doubles({1.5, 3, 4.5, 6, 7.5, 9}));
+    CHECK(values("lora") == doubles({9, 12, 15, 36, 45, 54}));
+    CHECK(values("product") == doubles({2, 2.5, 3, 8, 10, 12}));
+    CHECK(derived->find("product").dtype() == TENMAP_F64);
+    CHECK(values("halved") == doubles({0.5, 1, 1.5, 2, 2.5, 3}));
+    CHECK(values("turned") == doubles({1, 4, 2, 5, 3, 6}));
+    CHECK(values("joined") == doubles({1, 2, 3, 1, 4, 5, 6, 4}));
+    CHECK(values("stacked") == doubles({1, 4, 1, 4, 2, 5, 2, 5, 3, 6, 3, 6}));
+    CHECK(values("rows") == doubles({3, 5, 4, 6}));
+    CHECK(values("w") == doubles({1, 2, 3, 4, 5, 6}) && derived->find("w")->data == w->data);
+}
+
+void derive_wrongly(const tenmap::model &model) {
+    tenmap::tensor w = model.find("w");
+    const tenmap::expression wrong[] = {
+        tenmap::concat({w, w}) + w,
+        w + w + tenmap::matmul(w, w),
+        tenmap::term(w).slice({0}, {1}),
+        tenmap::expression(w).permute({0}),
+        w + model.find("none"),
+        0.0 * tenmap::expression(w),
+        tenmap::concat({2.0 * tenmap::term(w)}),
+        tenmap::concat({}),
+    };
+    for (const tenmap::expression &each : wrong) {
+        tenmap::derivation d;
+        d.add("fine", w);
+        d.add("wrong one", each);
+        auto refused = d.try_derive();
+        CHECK(refused.status() == TENMAP_ERR_ARGUMENT && refused.error().index() == 1);
+        CHECK(std::strstr(refused.error().what(), "\"wrong one\""));
+    }
+    CHECK(tenmap::derivation().try_derive().status() == TENMAP_ERR_ARGUMENT);
+}
+
 void inspect(const std::string &path) {
     std::size_t found = 0, errors = 0;
     auto count = [&](const tenmap_finding &f) {
@@ -220,6 +277,13 @@ void with_exceptions(const std::string &path) {
     if (little_endian())
         CHECK(model.at("a").view<float>()[1] == 2);
     CHECK(tenmap::measure(model.at("a")).mean == 1.5);
+    {
+        tenmap::derivation d;
+        d.add("a", model.at("a") + 2.0 * tenmap::expression(model.at("b")));
+        CHECK(d.derive().at("a").read<float>() == std::vector<float>({3, 6}));
+        CHECK(thrown([&] { tenmap::derive({}); }) == TENMAP_ERR_ARGUMENT);
+        CHECK(thrown([&] { tenmap::derivation().derive(); }) == TENMAP_ERR_ARGUMENT);
+    }
     CHECK(tenmap::fingerprint(model) == tenmap::fingerprint(model));
     CHECK(thrown([&] { model.at("c"); }) == TENMAP_ERR_NOT_FOUND);
     CHECK(thrown([&] { model.at("a").view<double>(); }) == TENMAP_ERR_DTYPE);
@@ -283,6 +347,8 @@ int main() {
         look(model);
         read(model);
         load(model);
+        derive(model);
+        derive_wrongly(model);
         CHECK(model.try_detach().has_value());
         take(model);
     }
