@@ -27,8 +27,8 @@ __version__ = _core.version
 
 __all__ = [
     "Diff", "Error", "Expression", "FileHash", "Finding", "IncompatibleKeys", "Model", "ModelHash", "Part", "Remedy",
-    "Shard", "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "check", "concat", "convert",
-    "convert_model", "derive", "diff", "edit_metadata", "expr", "hash", "install", "keep_memory", "load_into", "measure",
+    "Shard", "Stats", "Status", "Tensor", "TensorDiff", "TensorHash", "Writer", "Written", "apply_lora", "check", "concat",
+    "convert", "convert_model", "derive", "diff", "edit_metadata", "expr", "hash", "install", "keep_memory", "load_into", "measure",
     "open", "quantize_model", "rename", "save", "save_file", "save_sharded", "shard_plan", "stack", "uninstall",
 ]  # fmt: skip
 
@@ -50,6 +50,10 @@ def __getattr__(name):
         from . import _command
 
         return getattr(_command, name)
+    if name == "apply_lora":
+        from ._lora import apply_lora
+
+        return apply_lora
     if name in _IN_DERIVE:
         from . import _derive
 

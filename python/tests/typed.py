@@ -82,6 +82,16 @@ def arrays(model: tenmap.Model, name: str, out: dict[str, NDArray[numpy.float32]
     return tensor.copy()
 
 
+def derived(base: tenmap.Model, lora: tenmap.Model) -> tenmap.Model:
+    b, a = lora["b"], tenmap.expr(lora["a"])
+    weight: tenmap.Expression = base["w"] + 0.8 * (b @ a.T) - base["v"] / 3
+    assert_type(-base["w"], tenmap.Expression)
+    assert_type(tenmap.concat([weight, base["w"]], axis=1)[0, ..., 2:], tenmap.Expression)
+    made = {**base, "w": weight.reshape(2, -1).transpose(1, 0), "s": tenmap.stack(base.values())}
+    assert_type(tenmap.derive(made, dtype={"*.w": "bf16"})["w"], tenmap.Tensor)
+    return tenmap.apply_lora(base, "adapter", 0.5)
+
+
 def commands(path: Path, model: tenmap.Model) -> str:
     change = tenmap.diff(path, model, options=["--atol", "1e-6"])
     assert_type(change.values, list[tenmap.TensorDiff])
