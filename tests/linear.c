@@ -50,6 +50,20 @@ static uint64_t as_usual(FILE *f, size_t n) {
     return n;
 }
 
+/* A base and its LoRA in one file, with underscores for the dots of the base's names. */
+static uint64_t adapted(FILE *f, size_t n) {
+    static const char *const begin[] = {"layers.", "lora_unet_layers_", "lora_unet_layers_"};
+    static const char *const end[] = {".m.weight", "_m.lora_down.weight", "_m.lora_up.weight"};
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 3; k++, at += 4)
+            fprintf(f,
+                    "%s\"%s%zu%s\":{\"dtype\":\"F32\",\"shape\":[1,1],"
+                    "\"data_offsets\":[%zu,%zu]}",
+                    at ? "," : "", begin[k], i, end[k], at, at + 4);
+    return at;
+}
+
 /* Empty tensors, all at one place, with the shortest possible names. */
 static uint64_t tiny_tensors(FILE *f, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -606,6 +620,8 @@ static const struct linear_case {
     {"rename", as_usual, 10000, 2.3, ON(PIPE, 0, "rename -o out.safetensors") " s/e/E/g"},
     {"rename-long", one_letter, 500000, 2.3,
      ON(PIPE, 0, "rename -n -o out.safetensors") " s/a/b/g"},
+    {"lora", adapted, 5000, 2.3,
+     ON(PIPE, 0, "lora --component lora_unet --threads 1 -o out.safetensors model.safetensors")},
     {"merge", as_usual, 20000, 2.3, ON(PIPE, 0, "merge -o out.safetensors")},
     {"merge-metadata", metadata_keys, 50000, 2.3,
      ON(PIPE, 0, "merge -o out.safetensors --prefer last model.safetensors")},

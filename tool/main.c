@@ -25,6 +25,7 @@
     X(convert)                                                                                     \
     X(extract)                                                                                     \
     X(drop)                                                                                        \
+    X(lora)                                                                                        \
     X(merge)                                                                                       \
     X(blend)                                                                                       \
     X(split)                                                                                       \

@@ -48,6 +48,10 @@ JSON
     ln -s "../../blobs/$blob" $hub/snapshots/1234567/model.safetensors
     model '\076' m.safetensors w F32 '[4]' 16
     model '\076' loras/one.safetensors q_proj.lora_A.weight F32 '[2,8]' 64 q_proj.lora_B.weight F32 '[8,2]' 64
+    mkdir loras/adapter
+    q=base_model.model.model.layers.0.self_attn.q_proj
+    model '\076' loras/adapter/adapter_model.safetensors $q.lora_A.weight F32 '[2,16]' 128 $q.lora_B.weight F32 '[16,2]' 128
+    echo '{"peft_type": "LORA", "r": 2, "lora_alpha": 4}' >loras/adapter/adapter_config.json
     model '\076' unet.safetensors mid.to_q.weight F32 '[4]' 16
     model '\076' vae.safetensors decoder.weight F32 '[4]' 16
     cp unet.safetensors unet/model.safetensors

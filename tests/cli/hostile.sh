@@ -32,6 +32,7 @@ model "$path" "{$named}" 6
 model other "{$(printf %s "$named" | sed 's/plain/other/; s/0\.w/2.w/')}" 6
 model unknown "{$metadata,$(tensor plain "X$json" 0),$(tensor "b$json" "Y$json" 2)}" 4
 model unknown2 "{$(tensor plain "Z$json" 0),$(tensor c "Y$json" 2)}" 4
+model adapter "{$metadata,$(tensor "a$json.0.w.lora_down.weight" F16 0),$(tensor "a$json.0.w.lora_up.weight" F16 2),$(tensor "unet.a$json.9.w.lora_up.weight" F16 4)}" 6
 model twice "{$(tensor "$json" F16 0),$(tensor "$json" F16 2)}" 4
 model hole "{$(tensor "$json" F16 0),$(tensor plain F16 4)}" 7
 model short "{$(tensor "$json" F16 0),$(tensor plain F16 2)}" 3
@@ -44,6 +45,9 @@ for folder in "$path.d" "$path.lacks"; do
         "$([ "$folder" = "$path.d" ] || printf ',"more%s":"%s-2"' "$json" "$json")" \
         >"$folder/model.safetensors.index.json"
 done
+mkdir peft
+model peft/adapter_model.safetensors "{$(tensor "a$json.0.w.lora_A.weight" F16 0),$(tensor "a$json.0.w.lora_B.weight" F16 2)}" 4
+printf '{"peft_type":"LORA","r":1,"lora_alpha":1,"alpha_pattern":{"(?%s":1}}' "$json" >peft/adapter_config.json
 set -- named "$path" unknown twice hole short number "$path.d" "$path.lacks" "no$path"
 
 # run ARGUMENT...: runs on the terminal, below a line that names the run.
@@ -92,6 +96,9 @@ on_model() {
         run blend "no$path" "$2" --method ties --base "$evil" -o "c$path" ;;
     layout) run layout "$2" --transpose 'a*' -n -o "l$path" && run layout "$2" --fuse "$evil" -o "l$path" &&
         run layout "$2" --stack-experts --as "$evil" -o "l$path" && run layout "$2" --transpose '*' --json -n -o "l$path" ;;
+    lora) run lora "$2" adapter -n -o "c$path" && run lora "$2" adapter --force -o "c$path" --json &&
+        run lora other "$2" -n -o "c$path" && run lora "$2" adapter --component "$evil" -o x &&
+        run lora "$2" peft -n -o "c$path" && run lora "$2" "no$path:2" -o x ;;
     split) run split "$2" -n -o "s$path" && run split "$2" --max-shard-size 2 --force -o "s$path" ;;
     realign) run realign "$2" --to 64 -n -o "c$path" && run realign "$2" --to 4096 --force -o "c$path" ;;
     hash) run hash "$2" && run hash --json "$2" && run hash --tensors "$2" && run hash --model "$2" &&

@@ -36,6 +36,12 @@ for name in a b; do
     printf '\240\0\0\0\0\0\0\0%-160s' "$header" >holes/$name.safetensors
     truncate -s $((2 * size + 168)) holes/$name.safetensors
 done
+header_of m.weight F32 '[500000,1000]' 2000000000 >adapted.safetensors
+truncate -s $(($(wc -c <adapted.safetensors) + 2000000000)) adapted.safetensors
+{
+    header_of m.lora_down.weight F32 '[1,1000]' 4000 m.lora_up.weight F32 '[500000,1]' 2000000
+    head -c 2004000 /dev/zero
+} >adapter.safetensors
 # catches_int PID: whether the process has a handler for SIGINT. Until then it ignores the signal,
 # because shells start commands in the background so. True where that is not known.
 catches_int() {
@@ -86,6 +92,7 @@ for command in $commands; do
     convert) set -- convert large.safetensors --to f16 -o room/out.safetensors ;;
     extract) set -- extract large.safetensors t -o room/out ;;
     layout) set -- layout matrix.safetensors --transpose t -o room/out.safetensors ;;
+    lora) set -- lora adapted.safetensors adapter.safetensors -o room/out.safetensors ;;
     merge | split) set -- "$command" large.safetensors -o room/out ;;
     blend) set -- blend large.safetensors -o room/out ;;
     drop) set -- drop holes/a.safetensors a b -o room/out ;;

@@ -42,8 +42,8 @@ static int refuse_adapters(const plan *p) {
     for (size_t m = 0; p->model_count > 1 && m < p->model_count; m++)
         if (count_adapted(p->models[m]))
             return fail(EXIT_FAILED,
-                        "'%s' is a LoRA, and merge does not apply a LoRA to its base: peft does "
-                        "(merge_and_unload); --union only writes its tensors next to the others",
+                        "'%s' is a LoRA, and merge does not apply a LoRA to its base: tenmap lora "
+                        "does; --union only writes its tensors next to the others",
                         shown_path(tenmap_path(p->models[m])));
     return EXIT_FINE;
 }
@@ -90,7 +90,7 @@ const command cmd_merge = {
     .options = merge_options,
     .details =
         "The output has the tensors of all models, unchanged. merge does not apply a LoRA to its\n"
-        "base, and refuses a LoRA among several models unless --union is given.\n"
+        "base, as lora does, and refuses a LoRA among several models unless --union is given.\n"
         "\n"
         "The output has the metadata of all models. If they disagree, the first value is used\n"
         "(the last with --prefer last), and a warning says so. With --force, OUT may be one of\n"

@@ -90,7 +90,7 @@ static void note_adapter(models *m) {
     if (a != b)
         text_addf(next_note(&m->chosen),
                   "%s is a LoRA, which holds factors of changes instead of weights: apply it to "
-                  "its base first (peft: merge_and_unload), and compare the result",
+                  "its base first (tenmap lora), and compare the result",
                   a ? "A" : "B");
 }
 

@@ -11,7 +11,7 @@
 #include "command.h"
 #include "remote/remote.h"
 
-enum { LARGEST = 4 << 20, DEEPEST = 16 };
+enum { LARGEST = 4 << 20, DEEPEST = 16, LONGEST_PATH = 256 };
 
 typedef struct level {
     size_t path_len; /* length of the path before this level's key */
@@ -94,7 +94,6 @@ static bool is_layer_list(const config_reader *r, const level *l) {
  * below its key, and array elements after the first.
  */
 static bool is_asked_for(const config_reader *r) {
-    enum { LONGEST_PATH = 256 };
     for (size_t i = 0; i < r->depth; i++)
         if (r->levels[i].array && r->levels[i].element > 1 && !is_layer_list(r, &r->levels[i]))
             return false;
@@ -103,6 +102,7 @@ static bool is_asked_for(const config_reader *r) {
 
 static void keep_value(config_reader *r) {
     config *c = r->out;
+    c->incomplete = c->incomplete || r->path.len > LONGEST_PATH;
     if (!is_asked_for(r))
         return;
     c->items = need_next(c->items, c->count, sizeof *c->items);
@@ -138,7 +138,8 @@ static bool take_step(config_reader *r) {
     return true;
 }
 
-static bool parse_config(const char *bytes, size_t len, config *out) {
+bool config_parse(const char *bytes, size_t len, config *out) {
+    *out = (config){0};
     config_reader r = {.at = bytes, .end = bytes + len, .out = out};
     skip_space(&r);
     bool good = r.at < r.end && *r.at == '{' && open_level(&r, '{');
@@ -146,6 +147,8 @@ static bool parse_config(const char *bytes, size_t len, config *out) {
         good = take_step(&r);
     text_free(&r.path);
     text_free(&r.value);
+    if (!good)
+        config_free(out);
     return good;
 }
 
@@ -159,10 +162,7 @@ static bool read_far(const char *address, config *out) {
         last = need_copy(address, strlen(address));
         remote_read(address, LARGEST, &bytes, &len);
     }
-    bool good = bytes && parse_config(bytes, len, out);
-    if (!good)
-        config_free(out);
-    return good;
+    return bytes && config_parse(bytes, len, out);
 }
 
 bool config_read(const char *folder, const char *name, config *out) {
@@ -182,11 +182,9 @@ bool config_read(const char *folder, const char *name, config *out) {
     bool good = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size <= LARGEST;
     char *bytes = good ? need((size_t)s.st_size, 1) : NULL;
     good = good && read(fd, bytes, (size_t)s.st_size) == s.st_size &&
-           parse_config(bytes, (size_t)s.st_size, out);
+           config_parse(bytes, (size_t)s.st_size, out);
     free(bytes);
     close(fd);
-    if (!good)
-        config_free(out);
     return good;
 }
 

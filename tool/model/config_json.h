@@ -19,6 +19,7 @@ typedef struct config_entry {
 typedef struct config {
     config_entry *items;
     size_t count;
+    bool incomplete; /* a value was left out because its path is longer than 256 bytes */
 } config;
 
 /*
@@ -26,6 +27,8 @@ typedef struct config {
  * configuration file.
  */
 bool config_read(const char *folder, const char *name, config *out);
+/* The same for a text. */
+bool config_parse(const char *bytes, size_t len, config *out);
 void config_free(config *c);
 
 /*

@@ -161,6 +161,45 @@ void plan_add_parts(plan *p, const quantizer *q, size_t weight) {
     }
 }
 
+static bool is_quantized_by_default(const plan *p, size_t source, quantize_scheme scheme) {
+    const tenmap_tensor *t = p->sources[source].tensor;
+    size_t len;
+    const char *name = plan_name(p, source, &len);
+    return ends_weight(name, len) && !stays_by_default(t) && !quantize_obstacle(scheme, t) &&
+           !is_refused_by_loaders(scheme, t);
+}
+
+int plan_quantize_sources(plan *p, quantizer *q) {
+    tenmap_source *before = p->sources;
+    size_t count = p->count, next = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_quantized_by_default(p, i, q->scheme))
+            quantizer_add(q, before[i].tensor);
+    if (!q->count)
+        return fail(EXIT_FAILED,
+                    "no weight can be quantized to %s: a name that ends in .weight, "
+                    "two dimensions that fit, F64, F32, F16 or BF16",
+                    quantize_name(q->scheme));
+    int status = quantizer_measure(q);
+    if (!status)
+        status = quantizer_open(q);
+    if (status)
+        return status;
+    p->sources = NULL;
+    p->count = p->room = 0;
+    plan_own_quantized(p, q);
+    for (size_t i = 0; i < count; i++) {
+        if (next < q->count && q->weights[next].from == before[i].tensor) {
+            plan_add_parts(p, q, next++);
+            continue;
+        }
+        plan_add(p, before[i].tensor);
+        p->sources[p->count - 1] = before[i];
+    }
+    free(before);
+    return EXIT_FINE;
+}
+
 /* config.json. */
 
 void plan_quantize_config(const plan *p, const quantizer *q, text *out) {

@@ -24,6 +24,12 @@ bool is_refused_by_loaders(quantize_scheme scheme, const tenmap_tensor *tensor);
  */
 size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why);
 
+/*
+ * Quantizes those of the plan's sources that convert --quantize would: replaces them by their
+ * parts. Reads all of their values. Returns 0 or an exit code; call quantizer_free after plan_free.
+ */
+int plan_quantize_sources(plan *p, quantizer *q);
+
 /* Adds both parts of a weight as sources. */
 void plan_add_parts(plan *p, const quantizer *q, size_t weight);
 /* Call after quantizer_open. The plan takes ownership of the quantizer's model. */

@@ -17,6 +17,11 @@ while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
     head -c 256 /dev/zero | tr '\0' '\076'
 } >lora.safetensors
 
+# The same in PEFT's form: with settings next to it.
+mkdir adapter
+cp lora.safetensors adapter/adapter_model.safetensors
+echo '{"peft_type": "LORA", "r": 2, "lora_alpha": 4}' >adapter/adapter_config.json
+
 # A cache as hubs lay it out: blobs are named by their SHA-256, snapshots link to them.
 put_blob() {
     repo=hub/models--$1 revision=$2 file=$3
