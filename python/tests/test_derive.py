@@ -123,7 +123,7 @@ class Random:
                  self.product, self.low_rank]  # fmt: skip
         for _ in range(5):
             made = self.random.choice(kinds)(shape, depth - 1, dtype) if depth > 0 and shape else None
-            if made is not None:
+            if made is not None and dtype in (None, made[1].dtype):
                 return made
         return self.part(shape, dtype)
 
