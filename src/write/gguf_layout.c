@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_ALIGNMENT = 32, LONGEST_NAME = 63, HIGHEST_RANK = 4 };
+enum { USUAL_GGUF_ALIGNMENT = 32, LONGEST_GGUF_NAME = 63, HIGHEST_GGUF_RANK = 4 };
 /* Bytes of the pair tenmap.padding without its elements: key, type, element type, count. */
 enum { PADDING_HEAD = 8 + sizeof TMI_GGUF_PADDING - 1 + 4 + 4 + 8 };
 /* The bytes before the pairs: magic, version, and two counts. */
-enum { FIXED_PART = 24 };
+enum { HEAD_BEFORE_PAIRS = 24 };
 
 bool tmi_gguf_key_is(const char *key, size_t len, const char *known) {
     return len == strlen(known) && memcmp(key, known, len) == 0;
@@ -22,13 +22,13 @@ const char *tmi_gguf_refuses(const tmi_planned *t, char text[TMI_REFUSAL_ROOM]) 
     uint64_t innermost = t->rank ? t->shape[t->rank - 1] : 1;
     uint32_t elements = 1;
     (void)tenmap_dtype_block(t->dtype, &elements, NULL);
-    if (t->name_len > LONGEST_NAME)
+    if (t->name_len > LONGEST_GGUF_NAME)
         snprintf(text, TMI_REFUSAL_ROOM,
                  "its name has %llu bytes; GGUF files hold names of up to %d, so rename it",
-                 (ull)t->name_len, LONGEST_NAME);
-    else if (t->rank > HIGHEST_RANK)
+                 (ull)t->name_len, LONGEST_GGUF_NAME);
+    else if (t->rank > HIGHEST_GGUF_RANK)
         snprintf(text, TMI_REFUSAL_ROOM, "it has %u dimensions; GGUF files hold up to %d",
-                 (unsigned)t->rank, HIGHEST_RANK);
+                 (unsigned)t->rank, HIGHEST_GGUF_RANK);
     else if (!tenmap_dtype_to_ggml(t->dtype, NULL))
         snprintf(text, TMI_REFUSAL_ROOM,
                  "its dtype is %s, which ggml does not have: write it as F32, F16 or BF16",
@@ -131,7 +131,7 @@ bool tmi_gguf_add_rows_of(tmi_gguf_text *text, const void *head, size_t len,
 }
 
 uint64_t tmi_gguf_least(const tmi_gguf_text *text) {
-    return FIXED_PART + (uint64_t)text->pairs.len + text->rows.len;
+    return HEAD_BEFORE_PAIRS + (uint64_t)text->pairs.len + text->rows.len;
 }
 
 uint64_t tmi_gguf_align(uint64_t n, uint32_t alignment) {
@@ -180,7 +180,7 @@ static void add_planned_rows(tmi_gguf_text *text, tmi_layout *layout) {
         tmi_planned *t = &layout->tensors[i];
         tmi_gguf_row row = {.name = t->name, .name_len = t->name_len, .rank = t->rank};
         (void)tenmap_dtype_to_ggml(t->dtype, &row.type);
-        for (uint32_t d = 0; d < t->rank && d < HIGHEST_RANK; d++)
+        for (uint32_t d = 0; d < t->rank && d < HIGHEST_GGUF_RANK; d++)
             row.dims[d] = t->shape[t->rank - 1 - d];
         row.offset = t->begin = layout->data_bytes;
         add_row(text, &row);
@@ -189,7 +189,7 @@ static void add_planned_rows(tmi_gguf_text *text, tmi_layout *layout) {
 }
 
 static void add_planned_pairs(tmi_gguf_text *text, const tmi_layout *layout) {
-    bool needs_alignment = layout->alignment != USUAL_ALIGNMENT;
+    bool needs_alignment = layout->alignment != USUAL_GGUF_ALIGNMENT;
     unsigned char value[8];
     tmi_pair alignment = {(char[]){TMI_GGUF_ALIGNMENT},
                           sizeof TMI_GGUF_ALIGNMENT - 1,

@@ -29,7 +29,7 @@
 
 static const char record_magic[7] = {'T', 'E', 'N', 'M', 'A', 'P', 'U'};
 /* The digit behind the magic is '1' plus these. */
-enum { KIND_RENAMES = 1, KIND_GGUF = 2, KINDS = 4 };
+enum { KIND_RENAMES = 1, KIND_GGUF = 2, RECORD_KINDS = 4 };
 enum { RECORD_HEAD = 40, RECORD_TAIL = 8, FIRST_BYTES = 8 };
 static const unsigned char closed_first[FIRST_BYTES] = {0xff, 0xff, 0xff, 0xff,
                                                         0xff, 0xff, 0xff, 0xff};
@@ -139,7 +139,7 @@ static int record_remove(const tmi_folder *folder, const char *name, tmi_file *o
 
 /* Changing the header. */
 
-static int put_first(int fd, const unsigned char first[FIRST_BYTES]) {
+static int put_first_bytes(int fd, const unsigned char first[FIRST_BYTES]) {
     int failed = tmi_fd_write(fd, 0, first, FIRST_BYTES);
     return failed ? failed : tmi_fd_sync(fd);
 }
@@ -154,7 +154,7 @@ static int wait_for_clock_tick(int fd, tmi_file *closed) {
     int failed = 0;
     for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_refresh(closed); nap *= 2) {
         tmi_sleep_ms(nap);
-        failed = put_first(fd, closed_first);
+        failed = put_first_bytes(fd, closed_first);
     }
     return failed;
 }
@@ -162,7 +162,7 @@ static int wait_for_clock_tick(int fd, tmi_file *closed) {
 /* Invalidates the header, writes the text, and makes the header valid again. */
 static int put_header(int fd, const unsigned char *first, const char *text, uint64_t length) {
     tmi_file closed = {.fd = fd};
-    int failed = put_first(fd, closed_first);
+    int failed = put_first_bytes(fd, closed_first);
     (void)tmi_file_refresh(&closed);
     if (!failed)
         failed = tmi_fd_write(fd, FIRST_BYTES, text, (size_t)length);
@@ -170,7 +170,7 @@ static int put_header(int fd, const unsigned char *first, const char *text, uint
         failed = tmi_fd_sync(fd);
     if (!failed)
         failed = wait_for_clock_tick(fd, &closed);
-    return failed ? failed : put_first(fd, first);
+    return failed ? failed : put_first_bytes(fd, first);
 }
 
 tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tmi_change *change,
@@ -280,7 +280,7 @@ static tenmap_status open_record(repair *r, bool *absent) {
 /* Whether these bytes are a record, of which kind, and for which length of a header. */
 static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length, unsigned *kind) {
     if (size < RECORD_HEAD + RECORD_TAIL || memcmp(bytes, record_magic, sizeof record_magic) != 0 ||
-        bytes[7] < '1' || bytes[7] >= '1' + KINDS ||
+        bytes[7] < '1' || bytes[7] >= '1' + RECORD_KINDS ||
         tmi_file_u64(bytes + size - RECORD_TAIL) != tmi_fnv(bytes, size - RECORD_TAIL))
         return false;
     size_t texts = size - RECORD_HEAD - RECORD_TAIL;

@@ -44,8 +44,8 @@ tenmap_status tmi_pair_check(const tmi_pair *pair, uint32_t format, tmi_quoted s
 }
 
 /* Checks a pair whose bytes are the writer's own already, so nobody else can change them. */
-static tenmap_status check_pair(const tenmap_writer *writer, const tmi_pair *pair,
-                                tenmap_error *error) {
+static tenmap_status check_declared_pair(const tenmap_writer *writer, const tmi_pair *pair,
+                                         tenmap_error *error) {
     const tenmap_writer_options *options = tmi_writer_options(writer);
     unsigned char alignment[8];
     tenmap_status status = tmi_pair_check(pair, options->format, tmi_writer_shown(writer), error);
@@ -63,7 +63,7 @@ static tenmap_status check_pair(const tenmap_writer *writer, const tmi_pair *pai
 /* Takes the pair's key and value, or frees them. */
 static tenmap_status take_pair(tenmap_writer *writer, tmi_pair *pair, tenmap_error *error) {
     tenmap_status status = pair->key && pair->value
-                               ? check_pair(writer, pair, error)
+                               ? check_declared_pair(writer, pair, error)
                                : tmi_fail_memory(error, pair->value_len, "the metadata");
     if (status == TENMAP_OK)
         status = tmi_writer_add_pair(writer, pair, error);
