@@ -32,20 +32,20 @@ static const option blend_options[] = {
     {0, "method", "auto|" BLEND_METHOD_WORDS, OPTION_CHOICE, AT(method),
      "How models are blended; auto: linear, or as the recipe says"},
     {0, "base", "MODEL", OPTION_TEXT, AT(base),
-     "The model that the others were made from: for task_arithmetic, ties and dare"},
+     "The model that the others were fine-tuned from: for task_arithmetic, ties and dare"},
     {0, "t", "X", OPTION_REAL, AT(t), "slerp: how far from the first model to the second (0.5)"},
     {0, "density", "X", OPTION_REAL, AT(density),
-     "ties, dare: the share of the differences to the base that is left (1)"},
+     "ties, dare: keep this share of the differences to the base (1)"},
     {0, "lambda", "X", OPTION_REAL, AT(lambda),
-     "task_arithmetic, ties, dare: scale the sum of the differences (1)"},
+     "task_arithmetic, ties, dare: multiply the sum of the differences by X (1)"},
     {0, "normalize", "auto|no|yes", OPTION_CHOICE, AT(normalize),
-     "Divide by the sum of the weights; auto: linear and ties do"},
+     "Divide by the sum of the weights; auto: yes for linear and ties"},
     {0, "rescale", "auto|no|norm|density", OPTION_CHOICE, AT(rescale),
-     "Scale what dare leaves: to the sum of magnitudes that there was, or by 1/density; auto: dare "
-     "by norm"},
-    {0, "seed", "N", OPTION_COUNT, AT(seed), "dare: choose other elements (0)"},
+     "ties, dare: scale the differences that are kept: so that their magnitudes add up to what all "
+     "had (norm), or by 1/density; auto: norm for dare, no for ties"},
+    {0, "seed", "N", OPTION_COUNT, AT(seed), "dare: choose the elements by this number (0)"},
     {0, "to", "DTYPE", OPTION_DTYPE, AT(to),
-     "Write floating-point tensors in this dtype; else that of the base or the first model"},
+     "Write floating-point tensors in this dtype; by default, that of the base or first model"},
     SHARD_OPTIONS(offsetof(blend_settings, out)),
     OUTPUT_OPTIONS(offsetof(blend_settings, out)),
     END_OF_OPTIONS,
@@ -59,7 +59,7 @@ static const example blend_examples[] = {
     {"tenmap blend a b --method slerp --t 0.3 -o between", "on the arc between two models"},
     {"tenmap blend a:0.5 b:0.5 --base llama --method ties --density 0.2 -o ties",
      "the strongest changes of two fine-tunes"},
-    {"tenmap blend recipe.yml -o blended", "as a recipe of mergekit says"},
+    {"tenmap blend recipe.yml -o blended", "by a recipe of mergekit"},
     {NULL, NULL},
 };
 
@@ -175,7 +175,7 @@ static int recipe_of_file(const invocation *call, blend_recipe *r) {
 static int refuse_adapters(const plan *p) {
     for (size_t m = 0; m < p->model_count; m++)
         if (count_adapted(p->models[m]))
-            return fail(EXIT_FAILED, "'%s' is a LoRA: merge it into its base first",
+            return fail(EXIT_FAILED, "'%s' is a LoRA: apply it to its base first (tenmap lora)",
                         shown_path(tenmap_path(p->models[m])));
     return EXIT_FINE;
 }
@@ -359,7 +359,7 @@ static int blend_run(const invocation *call) {
 
 const command cmd_blend = {
     .name = "blend",
-    .summary = "Average and blend models: linear, slerp, task arithmetic, ties, dare, layers",
+    .summary = "Blend models: average, slerp, task arithmetic, ties, dare, layers",
     .operands = "RECIPE|MODEL[:WEIGHT]...",
     .min_operands = 1,
     .max_operands = MAX_BLENDED,
@@ -370,15 +370,16 @@ const command cmd_blend = {
         "by their dequantized values.\n"
         "\n"
         "A recipe is a file of mergekit (.yml, .yaml or .json) with the keys merge_method,\n"
-        "models or slices, base_model, parameters, dtype and out_dtype. Values may be lists from\n"
-        "the first layer to the last, and may have filters. Paths are relative to the current\n"
-        "folder. Slices stack layers: config.json gets their number. Any other key is an error.\n"
+        "models or slices, base_model, parameters, dtype, out_dtype and tokenizer_source. Any\n"
+        "other key is an error. A value may be a list from the first layer to the last, or have\n"
+        "filters for names of tensors. Slices stack layers, and config.json gets their number.\n"
+        "Paths are relative to the current folder.\n"
         "\n"
-        "Without a recipe, models have the weight 1, or the one after the colon. linear\n"
-        "divides by the sum of the weights. Of slerp, the first model is where t is 0.\n"
-        "ties and dare read the models several times: first for thresholds and norms, then\n"
-        "to write. dare chooses elements by --seed, the tensor's name and the position alone.\n"
-        "docs/blend.md has the formulas.\n"
+        "Without a recipe, a model has the weight 1, or the one after the colon. linear divides\n"
+        "by the sum of the weights. slerp begins at the first model, where t is 0. slerp, ties\n"
+        "and dare may read the models before they write: for angles, thresholds and norms.\n"
+        "Which elements dare keeps depends on --seed, the tensor's name, the element's position\n"
+        "and the model's place, and on nothing else. docs/blend.md has the formulas.\n"
         "\n" OUTPUT_DETAILS,
     .examples = blend_examples,
     .settings_size = sizeof(blend_settings),

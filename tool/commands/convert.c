@@ -389,7 +389,7 @@ static int convert_run(const invocation *call) {
 
 const command cmd_convert = {
     .name = "convert",
-    .summary = "Convert dtypes, quantize, dequantize, turn GGUF and PyTorch into SafeTensors",
+    .summary = "Convert dtypes and formats (to SafeTensors), quantize, dequantize",
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,

@@ -303,9 +303,8 @@ static void print_metadata(const summary *s) {
     metadata_range range = {0, tenmap_shard_count(s->model), width, METADATA_ROWS, "  "};
     metadata_print(s->model, &range);
     printf("  %s'tenmap meta' shows %s%s\n", paint(STYLE_DIM),
-           is_gguf(s->model)         ? "all of it; in GGUF it cannot be changed"
-           : is_checkpoint(s->model) ? "all of it; in PyTorch files it cannot be changed"
-                                     : "and changes it",
+           is_checkpoint(s->model) ? "all of it; in PyTorch files it cannot be changed"
+                                   : "and changes it",
            paint_end());
 }
 

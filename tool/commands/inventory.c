@@ -590,7 +590,7 @@ static int inventory_run(const invocation *call) {
 
 const command cmd_inventory = {
     .name = "inventory",
-    .summary = "List all models below a folder, which are broken, and what they share",
+    .summary = "List models below a folder, which are broken, and what they share",
     .operands = "FOLDER",
     .min_operands = 1,
     .max_operands = 1,

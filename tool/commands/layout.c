@@ -39,9 +39,9 @@ static const option layout_options[] = {
     {0, "as", "TYPE", OPTION_TEXT, offsetof(layout_settings, as),
      "How experts are arranged, if config.json does not say it: a model_type such as mixtral"},
     {0, "heads", "N", OPTION_COUNT, offsetof(layout_settings, heads),
-     "Attention heads, if config.json does not say it"},
+     "How many attention heads there are, if config.json does not say it"},
     {0, "kv-heads", "N", OPTION_COUNT, offsetof(layout_settings, kv_heads),
-     "Heads of keys and values, if they are fewer"},
+     "How many heads keys and values have, if fewer"},
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(layout_settings, to),
      "Convert floating-point tensors to this dtype, as convert does"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(layout_settings, dequantize),
@@ -277,20 +277,20 @@ const command cmd_layout = {
     .max_operands = 1,
     .options = layout_options,
     .details =
-        "Engines want the same weights in other arrangements. layout moves elements, bit for\n"
-        "bit in every dtype, and renames tensors to match. The inverse option gives the\n"
-        "original tensors back. Biases and scales of FP8 move with their weights; other\n"
-        "quantized weights are refused unless --dequantize is given.\n"
+        "Engines expect the same weights in different arrangements. layout moves elements, bit\n"
+        "for bit in every dtype, and renames tensors to match. The inverse option gives the\n"
+        "original tensors back. Biases, the scales of FP8 and the MXFP4 of gpt-oss move with\n"
+        "their weights. Other quantized weights are refused unless --dequantize is given.\n"
         "\n"
-        "How experts are named and arranged depends on the architecture, which config.json\n"
-        "says: mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, llama4. A\n"
-        "layer must have as many experts as config.json says. Experts that are split are\n"
-        "matrices of outputs by inputs, and their names end in .weight, for gpt-oss and\n"
-        "Llama 4 too, which the hub has only stacked, with the inputs first.\n"
+        "How experts are named and arranged depends on the architecture that config.json names:\n"
+        "mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, llama4. Each layer\n"
+        "must have as many experts as config.json says. --split-experts writes each matrix as\n"
+        "outputs by inputs, with a name that ends in .weight, for gpt-oss and Llama 4 too,\n"
+        "although their stacked experts have the inputs first.\n"
         "\n"
-        "--fuse and --split change the language model only, not towers for images or sound,\n"
-        "and not the gate and up of single experts. --split qkv takes the numbers of heads\n"
-        "from config.json.\n"
+        "--fuse and --split change only the language model. They leave towers for images or\n"
+        "sound, and the gate and up of single experts, as they are. --split qkv takes the\n"
+        "numbers of heads from config.json.\n"
         "\n" OUTPUT_DETAILS,
     .examples = layout_examples,
     .settings_size = sizeof(layout_settings),

@@ -28,7 +28,7 @@ static const lora_options lora_defaults = {.scale = 1};
 
 static const option lora_option_table[] = {
     {0, "scale", "S", OPTION_REAL, offsetof(lora_options, scale),
-     "Apply all adapters this strongly (1); ADAPTER:S is for one of them, and both multiply"},
+     "Multiply all adapters by S (1); ADAPTER:S multiplies one of them, in addition"},
     {0, "component", "NAME", OPTION_TEXT, offsetof(lora_options, component),
      "Apply only keys that begin with this word: unet, transformer, text_encoder_2, lora_te1, ..."},
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(lora_options, to),
@@ -200,20 +200,21 @@ const command cmd_lora = {
     .options = lora_option_table,
     .details =
         "Each adapted weight becomes W + S * alpha / rank * (B @ A), computed in F64 and rounded\n"
-        "once. Adapters of PEFT, kohya's scripts and ComfyUI, diffusers and AI-toolkit are read:\n"
-        "LoRA, rsLoRA and DoRA, of linear layers, convolutions and embeddings, with biases and\n"
-        "whole modules that were trained too. Several are applied in the order given. LoHa,\n"
-        "LoKr, OFT, (IA)^3 and VeRA are refused.\n"
+        "once. lora reads adapters of PEFT, kohya's scripts, ComfyUI, diffusers, AI-toolkit and\n"
+        "llama.cpp: LoRA, rsLoRA and DoRA of linear layers, convolutions and embeddings. Biases\n"
+        "and whole modules that were trained too are applied as well. Several adapters are\n"
+        "applied in the order given. Other methods, such as LoHa, LoKr, OFT, (IA)^3 and VeRA,\n"
+        "are refused.\n"
         "\n"
-        "Every key of an adapter is applied, ignored with a reason that is printed, or an error.\n"
-        "--dry-run prints what would happen to which tensors; with --json, every step.\n"
+        "lora applies every key of an adapter, prints why it ignores it, or stops with an error.\n"
+        "--dry-run prints which tensors would change, and how; with --json, every step.\n"
         "\n"
         "PEFT's alpha, rank_pattern and alpha_pattern come from adapter_config.json next to the\n"
-        "adapter, kohya's from its tensors. Where other adapters have no alpha, it is the rank.\n"
+        "adapter. Other adapters contain their alpha; if one has none, its alpha is its rank.\n"
         "\n"
-        "A quantized base is dequantized, merged, and written as plain numbers, in the dtype\n"
-        "that the model computes in or that of --to. --quantize writes the merged weights as\n"
-        "codes and scales, whatever the base was, as convert does.\n"
+        "A quantized base is dequantized and merged. The output has plain numbers, in the dtype\n"
+        "of --to or else the one that the model computes in. --quantize writes the merged\n"
+        "weights as codes and scales, as convert does, whatever the base was.\n"
         "\n" OUTPUT_DETAILS,
     .examples = lora_examples,
     .settings_size = sizeof(lora_options),

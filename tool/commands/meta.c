@@ -656,9 +656,11 @@ const command cmd_meta = {
         "If the new header fits into the old one, the file is changed in place. Otherwise a new\n"
         "file shares the data's blocks with the old one, if the file system supports that;\n"
         "otherwise the data is copied. Each file changes completely or not at all. In a sharded\n"
-        "model all shards change, unless --shard chooses one; of a GGUF model in parts, the first\n"
-        "one changes, which has the pairs. Values of a GGUF file keep their types; arrays can be\n"
-        "removed, and replaced by a single value with --type.",
+        "model all shards change, unless --shard chooses one. In a split GGUF model, the first\n"
+        "file changes, because it has the pairs.\n"
+        "\n"
+        "A value of a GGUF file keeps its type. An array can be removed; with --type, set\n"
+        "replaces it by a single value.",
     .examples = meta_examples,
     .settings_size = sizeof(meta_settings),
     .run = meta_run,
