@@ -13,8 +13,8 @@
  * Floating point to integer or BOOL, and C64 to any other dtype, are TENMAP_ERR_UNSUPPORTED.
  *
  * Block dtypes convert to every floating-point dtype: to F32 by the formula of their format, then
- * rounded once more for a narrower destination; a NaN is 0x7fc00000 before that. Nothing converts
- * into them. docs/format.md has the number rules in full.
+ * rounded once more for a narrower destination; a NaN is 0x7fc00000 before that. Only
+ * tenmap_quantize converts into them. docs/format.md has the number rules in full.
  *
  * Elements of 4 and 6 bits are packed: `count` of them start at bit 0 and take ceil(count*bits/8)
  * bytes. Spare bits of a result are 0.
@@ -80,6 +80,25 @@ TENMAP_API tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size
                                                 tenmap_dtype from, const void *src, uint64_t count,
                                                 uint32_t flags, tenmap_losses *losses,
                                                 tenmap_error *error);
+
+/*
+ * Quantizes a matrix of F32 in the host's byte order to a block dtype, as files have it. Each row
+ * of `columns` values is whole blocks; otherwise, and for block dtypes that nothing quantizes to
+ * yet, TENMAP_ERR_UNSUPPORTED. There are Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, TQ1_0, TQ2_0 and MXFP4,
+ * with the bytes that the package gguf writes. dst takes tenmap_dtype_bytes(to, rows * columns)
+ * bytes (TENMAP_ERR_BUFFER if dst_bytes is less), and must not overlap src. Both may have any
+ * alignment, and may be NULL if there are no elements.
+ *
+ * `importance` is NULL, or says for each column how much an error there matters; these dtypes do
+ * not use it. NaN, infinity, and a scale beyond F16 are TENMAP_ERR_RANGE; error.index is the number
+ * of the element. With TENMAP_CONVERT_SATURATE in `flags`, infinities and scales are clamped; NaN
+ * is not. A call that fails writes nothing. It runs on the caller's thread; rows may be quantized
+ * on several threads at once.
+ */
+TENMAP_API tenmap_status tenmap_quantize(tenmap_dtype to, void *dst, size_t dst_bytes,
+                                         const float *src, uint64_t rows, uint64_t columns,
+                                         const float *importance, uint32_t flags,
+                                         tenmap_error *error);
 
 #ifdef __cplusplus
 }

@@ -71,6 +71,23 @@ tmi_unpack tmi_unpack_q8_k, tmi_unpack_iq4_xs;
 tmi_unpack tmi_unpack_iq2_xxs, tmi_unpack_iq2_xs, tmi_unpack_iq2_s, tmi_unpack_iq3_xxs;
 tmi_unpack tmi_unpack_iq3_s, tmi_unpack_iq1_s, tmi_unpack_iq1_m;
 
+/* quantize_blocks.c */
+
+/* Writes one block for finite values whose scales an F16 can hold. */
+typedef void tmi_quantize_block(unsigned char *dst, const float *values);
+typedef struct tmi_quantizer {
+    tenmap_dtype dtype;
+    tmi_quantize_block *block;
+    /*
+     * The scale is the largest magnitude divided by this, or the range of the values if `range`;
+     * then the minimum is an F16 too. 0: any scale can be stored.
+     */
+    unsigned divisor;
+    bool range;
+} tmi_quantizer;
+/* NULL: nothing quantizes to the dtype. */
+const tmi_quantizer *tmi_quantizer_of(tenmap_dtype dtype);
+
 /* block_grids.c: grid points of IQ types: eight 2-bit or four 3-bit levels, the first lowest. */
 extern const uint16_t tmi_grid_iq2_xxs[256], tmi_grid_iq2_xs[512], tmi_grid_iq2_s[1024];
 extern const uint16_t tmi_grid_iq3_xxs[256], tmi_grid_iq3_s[512], tmi_grid_iq1[2048];

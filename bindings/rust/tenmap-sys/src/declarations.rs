@@ -1326,6 +1326,19 @@ unsafe extern "C" {
     /// tenmap_convert that also counts losses: \*losses is set on success and unchanged on failure; NULL
     /// counts nothing. The source is examined while it is in the cache.
     pub fn tenmap_convert_counted(to: tenmap_dtype, dst: *mut c_void, dst_bytes: usize, from: tenmap_dtype, src: *const c_void, count: u64, flags: u32, losses: *mut tenmap_losses, error: *mut tenmap_error) -> tenmap_status;
+    /// Quantizes a matrix of F32 in the host's byte order to a block dtype, as files have it. Each row
+    /// of `columns` values is whole blocks; otherwise, and for block dtypes that nothing quantizes to
+    /// yet, TENMAP_ERR_UNSUPPORTED. There are Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, TQ1_0, TQ2_0 and MXFP4,
+    /// with the bytes that the package gguf writes. dst takes tenmap_dtype_bytes(to, rows \* columns)
+    /// bytes (TENMAP_ERR_BUFFER if dst_bytes is less), and must not overlap src. Both may have any
+    /// alignment, and may be NULL if there are no elements.
+    ///
+    /// `importance` is NULL, or says for each column how much an error there matters; these dtypes do
+    /// not use it. NaN, infinity, and a scale beyond F16 are TENMAP_ERR_RANGE; error.index is the number
+    /// of the element. With TENMAP_CONVERT_SATURATE in `flags`, infinities and scales are clamped; NaN
+    /// is not. A call that fails writes nothing. It runs on the caller's thread; rows may be quantized
+    /// on several threads at once.
+    pub fn tenmap_quantize(to: tenmap_dtype, dst: *mut c_void, dst_bytes: usize, src: *const f32, rows: u64, columns: u64, importance: *const f32, flags: u32, error: *mut tenmap_error) -> tenmap_status;
     /// `path` is a .safetensors file, an index, a GGUF file or a folder. Files are recognized by
     /// content, not by name. The first file of a split GGUF model opens all of them. In a folder, the
     /// first of these that exists is opened: model.safetensors, model.safetensors.index.json,
