@@ -64,7 +64,8 @@ static uint32_t gguf_alignment(const tenmap_model *model) {
         const tenmap_metadata *m = tenmap_metadata_at(model, i);
         const unsigned char *raw = m->raw;
         if (tmi_gguf_key_is(m->key, m->key_len, TMI_GGUF_ALIGNMENT))
-            alignment = raw[0] | raw[1] << 8 | raw[2] << 16 | (uint32_t)raw[3] << 24;
+            alignment =
+                raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
     }
     return alignment;
 }

@@ -101,7 +101,7 @@ static int new_dora(lora_merged *out, const expression *e, const lora_step *s, l
 static int split_value(lora_merged *out, expression *e, const tenmap_tensor *whole) {
     tenmap_term terms[2] = {{.tensor = whole, .shape = e->matrix, .rank = 2}};
     tenmap_derived d = {.name = e->d.name, .dtype = TENMAP_F32, .op = TENMAP_DERIVE_CALL, .n = 1};
-    const tenmap_tensor *rounded, *rest = NULL;
+    const tenmap_tensor *rounded = NULL, *rest = NULL;
     d.call = lora_copy_values;
     int status = make_hidden(out, d, terms, &rounded);
     if (status)
