@@ -203,14 +203,12 @@ static tenmap_status name_value(torch_walk *w, tmi_ref value) {
     tmi_torch_named *named = tmi_grow(n->named, n->count, &n->capacity, sizeof *named);
     if (named)
         n->named = named;
-    if (named && n->text_used + len + 1 > n->text_capacity) {
-        size_t capacity = 2 * (n->text_used + len + 1);
-        char *longer = realloc(n->text, capacity);
-        if (!longer)
-            named = NULL;
-        else
+    while (named && n->text_used + len + 1 > n->text_capacity) {
+        char *longer = tmi_grow(n->text, n->text_capacity, &n->text_capacity, 1);
+        if (longer)
             n->text = longer;
-        n->text_capacity = longer ? capacity : n->text_capacity;
+        else
+            named = NULL;
     }
     if (!named)
         return tmi_fail_memory(w->t->error, len, "the names");

@@ -214,7 +214,7 @@ static tenmap_status check_arguments(const editing_file *e, const tenmap_edit *e
 static tenmap_status apply_edit(editing_file *e, edited_keys *keys, const tenmap_edit *edit,
                                 size_t number) {
     tenmap_status status = check_arguments(e, edit, number);
-    if (status != TENMAP_OK)
+    if (status != TENMAP_OK || !edit->key)
         return status;
     tmi_pair pair = pair_of_edit(edit);
     if (is_structural(e, &pair))
@@ -396,7 +396,7 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
         *done = true;
         bool built = finish_text(e, 8 + e->length);
         change.new_text = e->text.bytes;
-        if (!built)
+        if (!built || !change.new_text)
             status = tmi_fail_memory(e->error, e->length, "the new header");
         else if (source_changed(e))
             status = FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the file changed while it was read");

@@ -268,7 +268,7 @@ static uint64_t pass_bytes(const blend_job *job, const blend_tensor *b) {
         return b->slice->count > 1 ? bytes : 0;
     if (job->recipe->method == BLEND_SLERP)
         return bytes;
-    return passes * 2 * (bytes / b->slice->count);
+    return b->slice->count ? passes * 2 * (bytes / b->slice->count) : 0;
 }
 
 int blend_measure(blend_job *job, unsigned threads) {

@@ -46,7 +46,8 @@ typedef struct tensor_finder {
 /* Stacks of layers. */
 
 static int compare_prefixes(const char *a, size_t a_len, const char *b, size_t b_len) {
-    int order = memcmp(a, b, a_len < b_len ? a_len : b_len);
+    size_t shorter = a_len < b_len ? a_len : b_len;
+    int order = shorter ? memcmp(a, b, shorter) : 0;
     return order ? order : (a_len > b_len) - (a_len < b_len);
 }
 

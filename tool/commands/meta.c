@@ -340,7 +340,7 @@ static int make_edit(const meta_call *c, const json_pair *to, meta_edit *out) {
     if (c->set->type && !gguf && type != TENMAP_VALUE_STRING)
         status =
             fail(EXIT_USAGE, "--type %s: only GGUF files have values with types", c->set->type);
-    else if (type == TENMAP_VALUE_ARRAY)
+    else if (old && type == TENMAP_VALUE_ARRAY)
         status = fail(EXIT_FAILED,
                       "'%s' is an array of %llu values, which cannot be edited as text; give "
                       "--type to replace it by a single value",

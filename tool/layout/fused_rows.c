@@ -290,7 +290,7 @@ static void add_rows(layout *l, const fusion *f, const row_part *from, size_t pa
 
 static int split_one(layout *l, const fusion *f, const row_part *from) {
     const tenmap_tensor *t = from->tensor;
-    uint64_t rows[MOST_PARTS], range[2] = {0, 0}, here = 0, unused;
+    uint64_t rows[MOST_PARTS] = {0}, range[2] = {0, 0}, here = 0, unused;
     if (!from->leaf || !t->rank || from->leaf->kind == LEAF_CODES)
         return refuse_leaf(t, f->split_rule);
     const tenmap_tensor *weight = weight_beside(l, t, from->leaf);
