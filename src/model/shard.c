@@ -216,10 +216,10 @@ static tenmap_status read_header_range(const void *ctx, uint64_t offset, void *d
     return tmi_bytes_read(ctx, offset, dst, size, (tmi_wanted){what, NULL}, error);
 }
 
-/* Lets the container find the header. */
+/* Lets the container find the header. `place` is the attempt's, or a copy that reports nothing. */
 static tenmap_status find_header(header_attempt *a, const tmi_container *container,
-                                 tenmap_error *error) {
-    tmi_header_reader reader = {.place = a->place,
+                                 const tmi_place *place, tenmap_error *error) {
+    tmi_header_reader reader = {.place = place,
                                 .start = a->start->bytes,
                                 .len = a->start->len,
                                 .limit = tmi_header_limit(a->options),
@@ -237,6 +237,25 @@ static tenmap_status find_header(header_attempt *a, const tmi_container *contain
     return status;
 }
 
+/*
+ * The same, but only failures count that are not due to a change of the file (a->settled is false).
+ * A container may have to read the text to find its end, and a mix of two headers has no valid one.
+ * So a check first looks without reporting anything.
+ */
+static tenmap_status find_settled_header(header_attempt *a, const tmi_container *container,
+                                         tenmap_error *error) {
+    tmi_place silent = *a->place;
+    silent.report = NULL;
+    tenmap_status status = find_header(a, container, &silent, error);
+    a->settled = status == TENMAP_OK || is_settled(a->shard, a->options, a->start);
+    if (!a->settled)
+        return TENMAP_OK;
+    if (!TMI_REPORTS(a->place->report))
+        return status;
+    tmi_block_free(&a->text.block);
+    return find_header(a, container, a->place, error);
+}
+
 static tenmap_status parse_once(header_attempt *a, tenmap_error *error) {
     tmi_shard *shard = a->shard;
     const tenmap_options *options = a->options;
@@ -246,7 +265,9 @@ static tenmap_status parse_once(header_attempt *a, tenmap_error *error) {
         return TENMAP_OK;
     if (!container)
         container = tmi_container_for_errors();
-    tenmap_status status = find_header(a, container, error);
+    tenmap_status status = find_settled_header(a, container, error);
+    if (!a->settled)
+        return TENMAP_OK;
     if (status != TENMAP_OK) {
         tmi_edit_explain(shard, error);
         return status;

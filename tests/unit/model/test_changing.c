@@ -101,6 +101,42 @@ static void a_header_that_is_edited_while_it_is_read_is_no_mix(void **state) {
     }
 }
 
+/* A GGUF file whose edited pair stands before a long one, so that a mix has no valid items. */
+static void write_edited_gguf(void **state) {
+    static char text[3000];
+    tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
+    tenmap_writer *w;
+    options.format = TENMAP_FORMAT_GGUF;
+    options.header_slack = 200;
+    snprintf(path, sizeof path, "%s", in_folder(state, "m.gguf"));
+    memset(text, 0xff, sizeof text);
+    const tenmap_value value = {TENMAP_VALUE_STRING, TENMAP_VALUE_STRING, 1, text, sizeof text};
+    assert_int_equal(tenmap_writer_create(path, &options, &w, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_writer_metadata(w, "k", 1, "x", 1, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_writer_value(w, "text", 4, &value, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_writer_metadata(w, "last", 4, "y", 1, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_writer_commit(w, NULL), TENMAP_OK);
+}
+
+static void a_gguf_header_that_is_edited_while_it_is_read_is_no_mix(void **state) {
+    for (int i = 0; i < 6; i++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = i % 2 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
+        write_edited_gguf(state);
+        halfway = edit_now;
+        long_value = false;
+        times = 1 + i / 2;
+        tenmap_model *m = must_open(path, &options);
+        assert_int_equal(times, 0);
+        assert_string_equal(tenmap_metadata_get(m, "k"), long_value ? "xx" : "x");
+        assert_string_equal(tenmap_metadata_get(m, "last"), "y");
+        tenmap_close(m);
+    }
+    times = 1;
+    assert_int_equal(tenmap_check(path, NULL, no_error, NULL, NULL), TENMAP_OK);
+    assert_int_equal(times, 0);
+}
+
 static void a_check_of_a_file_that_is_edited_finds_nothing(void **state) {
     write_edited(state, "");
     edit_value("");
@@ -258,6 +294,7 @@ static int start_test(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_header_that_is_edited_while_it_is_read_is_no_mix, start_test),
+        cmocka_unit_test_setup(a_gguf_header_that_is_edited_while_it_is_read_is_no_mix, start_test),
         cmocka_unit_test_setup(a_check_of_a_file_that_is_edited_finds_nothing, start_test),
         cmocka_unit_test_setup(an_index_that_changes_while_it_is_read_is_read_again, start_test),
         cmocka_unit_test_setup(a_failing_read_of_an_index_speaks_of_the_index, start_test),
