@@ -46,7 +46,7 @@ typedef struct tenmap_writer_options {
      * has; 0 means 32. A power of two from 8 to 2 MiB.
      */
     uint32_t data_alignment;
-    uint32_t header_slack; /* spare header bytes for later metadata edits; up to 100,000,000 */
+    uint32_t header_slack; /* spare header bytes for later metadata edits; see the limit below */
     uint32_t flags;
     uint32_t format; /* TENMAP_FORMAT_* */
 } tenmap_writer_options;
@@ -55,6 +55,10 @@ typedef struct tenmap_writer_options {
     { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
 
 /*
+ * A header has at most 100,000,000 bytes, as readers allow by default: the text of a SafeTensors
+ * file, everything before the data of a GGUF file. Longer ones are TENMAP_ERR_LIMIT when the first
+ * bytes are written, or at commit.
+ *
  * End every writer with one commit or abort. The file gets the mode and, if permitted, the owner of
  * the file that it replaces, and never gives more rights. Only regular files are replaced.
  */
@@ -71,9 +75,9 @@ TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const cha
                                                 tenmap_error *error);
 /*
  * Metadata of any type (TENMAP_VALUE_*), as tenmap_metadata_value gives it: raw is in file order
- * (little-endian). An array's elements are checked too: their count must be value->count, and
- * together they must take raw_bytes. SafeTensors files hold only strings: other types are
- * TENMAP_ERR_UNSUPPORTED there.
+ * (little-endian), and may be NULL if raw_bytes is 0. A STRING of a GGUF file need not be UTF-8. An
+ * array's elements are checked too: their count must be value->count, and together they must take
+ * raw_bytes. SafeTensors files hold only strings: other types are TENMAP_ERR_UNSUPPORTED there.
  *
  * GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
  * tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
@@ -170,7 +174,10 @@ TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; 
  *
  * GGUF files are edited in the same ways. Free bytes of their header are the elements of a last
  * pair, "tenmap.padding". Edits of that key, of general.alignment and of split.* are
- * TENMAP_ERR_ARGUMENT: they say how the rest of the file is read.
+ * TENMAP_ERR_ARGUMENT: they say how the rest of the file is read. Files whose data begins behind
+ * byte 100,000,000 are TENMAP_ERR_LIMIT.
+ *
+ * Keys, values and names stay the caller's, and must not change during the call.
  */
 typedef struct tenmap_edit {
     const char *key;
@@ -245,6 +252,10 @@ TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags
  * one larger than max_shard_bytes, then the index is written. A model that fits into one file
  * becomes model.safetensors. One rename replaces an existing model, and its old files are removed
  * after that.
+ *
+ * GGUF: model.gguf, or a split set without an index, whose first part is put in place last. The
+ * keys of split.* are set by the save, and giving one is TENMAP_ERR_ARGUMENT. So are a folder with
+ * a SafeTensors model, and TENMAP_SAVE_KEEP_OLD over a GGUF model.
  */
 
 /* tenmap_save_options.flags */
@@ -259,7 +270,7 @@ typedef struct tenmap_save_options {
     uint32_t data_alignment, header_slack; /* as in tenmap_writer_options */
     uint32_t flags;
     uint32_t format;             /* TENMAP_FORMAT_* */
-    const tenmap_edit *metadata; /* pairs for every shard */
+    const tenmap_edit *metadata; /* pairs for every shard; GGUF: for the first part */
     size_t metadata_count;
     const tenmap_copy_options *copy; /* threads, progress over all shards; NULL: defaults */
 } tenmap_save_options;

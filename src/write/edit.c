@@ -81,6 +81,11 @@ static tenmap_status edit_read(editing_file *e, const tmi_shard *shard) {
     memcpy(e->first, first.bytes, sizeof e->first);
     tmi_block_free(&first);
     e->alignment = gguf ? gguf_alignment(e->model) : 8;
+    if (gguf && start > TMI_WRITTEN_HEADER_LIMIT)
+        return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
+                         "its data begins at byte %llu; edits hold everything before the data in "
+                         "memory, and that may have %llu bytes: write the model again",
+                         (ull)start, (ull)TMI_WRITTEN_HEADER_LIMIT);
     e->length = start - 8;
     return tmi_read_text(&shard->bytes, 8, e->length, "the header", &e->old, e->error);
 }
@@ -325,16 +330,22 @@ static uint64_t least_head(const editing_file *e) {
     return e->format == TENMAP_FORMAT_GGUF ? tmi_gguf_least(&e->lists) : 8 + (uint64_t)e->text.len;
 }
 
+/* The length of a header behind which data begins at `start`, as the limit counts it. */
+static uint64_t limited_length(const editing_file *e, uint64_t start) {
+    return e->format == TENMAP_FORMAT_GGUF ? start : start - 8;
+}
+
 static tenmap_status edit_text(editing_file *e) {
     bool good = e->format == TENMAP_FORMAT_GGUF ? edit_lists(e) : edit_members(e);
     if (e->text.failed)
         return tmi_fail_memory(e->error, e->length, "the new header");
     if (!good)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the header changed while it was read");
-    if (least_head(e) - 8 > TMI_WRITTEN_HEADER_LIMIT)
+    uint64_t length = limited_length(e, tmi_gguf_align(least_head(e), e->alignment));
+    if (length > TMI_WRITTEN_HEADER_LIMIT)
         return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
                          "the header would have %llu bytes, over the %llu that readers accept",
-                         (ull)(least_head(e) - 8), (ull)TMI_WRITTEN_HEADER_LIMIT);
+                         (ull)length, (ull)TMI_WRITTEN_HEADER_LIMIT);
     return TENMAP_OK;
 }
 
@@ -454,7 +465,7 @@ static int edit_cloned(editing_file *e, int fd) {
     uint64_t unit = e->alignment > block ? e->alignment : block; /* both are powers of two */
     uint64_t start = congruent(least_head(e) + EDIT_SLACK, old_start, unit);
     if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
-        start - 8 > TMI_WRITTEN_HEADER_LIMIT)
+        limited_length(e, start) > TMI_WRITTEN_HEADER_LIMIT)
         return EOPNOTSUPP;
     int failed = tmi_fd_clone(shard->bytes.file.fd, shared, fd, start + (shared - old_start),
                               shard->size - shared);
@@ -473,7 +484,7 @@ static int edit_copied(editing_file *e, int fd) {
     if (alignment < e->alignment)
         alignment = e->alignment;
     uint64_t start = congruent(least_head(e) + EDIT_SLACK, 0, alignment);
-    if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
+    if (limited_length(e, start) > TMI_WRITTEN_HEADER_LIMIT)
         start = congruent(least_head(e), 0, e->alignment);
     int failed = tmi_fd_reserve(fd, 0); /* a failed clone may have left data */
     if (!failed)
@@ -570,9 +581,10 @@ typedef struct edit_wishes {
 static tenmap_status refuse_shard(const editing_file *e) {
     if (!tmi_is_numbered_name(e->location.name, NULL))
         return TENMAP_OK;
-    return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
-                     "it is one of several files of a model, whose index lists the names; to "
-                     "rename its tensors, save the model again");
+    return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT,
+                     "it is one of several files of a model%s; to rename its tensors, save the "
+                     "model again",
+                     e->format == TENMAP_FORMAT_GGUF ? "" : ", whose index lists the names");
 }
 
 /* GGUF has shorter names than the other formats. */

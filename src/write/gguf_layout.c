@@ -19,9 +19,11 @@ bool tmi_gguf_key_is(const char *key, size_t len, const char *known) {
 }
 
 const char *tmi_gguf_refuses(const tmi_planned *t, char text[TMI_REFUSAL_ROOM]) {
-    uint64_t innermost = t->rank ? t->shape[t->rank - 1] : 1;
+    uint64_t innermost = t->rank ? t->shape[t->rank - 1] : 1, longest = 0;
     uint32_t elements = 1;
     (void)tenmap_dtype_block(t->dtype, &elements, NULL);
+    for (uint32_t d = 0; d < t->rank; d++)
+        longest = t->shape[d] > longest ? t->shape[d] : longest;
     if (t->name_len > LONGEST_GGUF_NAME)
         snprintf(text, TMI_REFUSAL_ROOM,
                  "its name has %llu bytes; GGUF files hold names of up to %d, so rename it",
@@ -29,6 +31,10 @@ const char *tmi_gguf_refuses(const tmi_planned *t, char text[TMI_REFUSAL_ROOM]) 
     else if (t->rank > HIGHEST_GGUF_RANK)
         snprintf(text, TMI_REFUSAL_ROOM, "it has %u dimensions; GGUF files hold up to %d",
                  (unsigned)t->rank, HIGHEST_GGUF_RANK);
+    else if (longest > INT64_MAX)
+        snprintf(text, TMI_REFUSAL_ROOM,
+                 "it has a dimension of %llu elements; GGUF files hold up to %llu", (ull)longest,
+                 (ull)INT64_MAX);
     else if (!tenmap_dtype_to_ggml(t->dtype, NULL))
         snprintf(text, TMI_REFUSAL_ROOM,
                  "its dtype is %s, which ggml does not have: write it as F32, F16 or BF16",

@@ -401,11 +401,14 @@ static size_t shard_end(const saving *s, size_t shard, size_t first) {
  * Checks that readers will accept the headers and the index, before anything is written or removed.
  */
 static tenmap_status check_sizes(saving *s) {
-    tenmap_status status = TENMAP_OK;
+    bool split = s->gguf && s->shard_count > 1;
+    tenmap_status status = split ? declare_split(s, s->dry, 0) : TENMAP_OK;
     size_t first = 0;
     for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
         size_t end = shard_end(s, shard, first);
-        status = tmi_writer_check_head(s->dry, first, end - first, s->error);
+        size_t first_pair = split && shard > 0 ? s->options.metadata_count : 0;
+        const tmi_head_items items = {first, end - first, first_pair};
+        status = tmi_writer_check_head(s->dry, items, s->error);
         if (status != TENMAP_OK)
             s->error->shard = (uint32_t)shard;
         first = end;

@@ -10,7 +10,10 @@
 /* A build without writing has none of this. */
 #ifndef TENMAP_NO_WRITE
 
-/* The longest header that readers accept by default; longer ones are not written. */
+/*
+ * The longest header that readers accept by default; longer ones are not written. Of a SafeTensors
+ * file the text counts, of a GGUF file everything before the data.
+ */
 enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
 
 /* Bytes for the reason why a format cannot hold something. */
@@ -196,12 +199,12 @@ tenmap_status tmi_writer_create_in(const tmi_folder *folder, const char *name, c
  */
 tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
                               tenmap_error *error);
-/*
- * Returns TENMAP_ERR_LIMIT if a file of only tensors [first, first+count) would have too long a
- * header.
- */
-tenmap_status tmi_writer_check_head(tenmap_writer *dry, size_t first, size_t count,
-                                    tenmap_error *error);
+/* What one file of a model has: some of the tensors, and all pairs from first_pair on. */
+typedef struct tmi_head_items {
+    size_t first_tensor, tensor_count, first_pair;
+} tmi_head_items;
+/* Returns TENMAP_ERR_LIMIT if a file of only these items would have too long a header. */
+tenmap_status tmi_writer_check_head(tenmap_writer *dry, tmi_head_items items, tenmap_error *error);
 /*
  * tenmap_writer_commit, but *replaced says whether the new file is in place, whatever is returned.
  */

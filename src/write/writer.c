@@ -292,7 +292,8 @@ static tenmap_status size_up(const tenmap_writer *writer, tmi_planned *t, tenmap
                           tmi_dtypes[t->dtype].name);
     t->nelems = n;
     t->nbytes = bytes;
-    if (t->nbytes > INT64_MAX / 8 - writer->declared - writer->options.data_alignment)
+    uint64_t room = INT64_MAX / 8 - writer->declared; /* add_planned keeps it from wrapping */
+    if (t->nbytes > room || writer->options.data_alignment > room - t->nbytes)
         return FAIL_WRITE(error, TENMAP_ERR_LIMIT, writer, t,
                           "with its %llu bytes the file would be too large for any system",
                           (ull)t->nbytes);
@@ -394,16 +395,14 @@ static tenmap_status write_head(tenmap_writer *writer, const tmi_buffer *head, u
     return TENMAP_OK;
 }
 
-/*
- * Builds the file's bytes before the data if its tensors are [first, first+count). Free
- * head->bytes.
- */
-static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_t count,
-                                tmi_buffer *head, uint64_t *data_bytes, tenmap_error *error) {
-    tmi_layout layout = {.tensors = count ? writer->tensors + first : NULL,
+/* Builds the file's bytes before the data if it has only these items. Free head->bytes. */
+static tenmap_status build_head(const tenmap_writer *writer, tmi_head_items items, tmi_buffer *head,
+                                uint64_t *data_bytes, tenmap_error *error) {
+    size_t count = items.tensor_count, pairs = writer->pair_count - items.first_pair;
+    tmi_layout layout = {.tensors = count ? writer->tensors + items.first_tensor : NULL,
                          .tensor_count = count,
-                         .pairs = writer->pairs,
-                         .pair_count = writer->pair_count,
+                         .pairs = pairs ? writer->pairs + items.first_pair : NULL,
+                         .pair_count = pairs,
                          .alignment = writer->options.data_alignment,
                          .slack = writer->options.header_slack,
                          .keep_order = writer->options.flags & TENMAP_WRITER_KEEP_ORDER};
@@ -413,7 +412,7 @@ static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_
         return TENMAP_ERR_MEMORY;
     }
     *data_bytes = layout.data_bytes;
-    uint64_t length = head->len - 8;
+    uint64_t length = writes_gguf(writer) ? head->len : head->len - 8; /* as readers count */
     if (length <= TMI_WRITTEN_HEADER_LIMIT)
         return TENMAP_OK;
     free(head->bytes);
@@ -423,11 +422,10 @@ static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_
     return TENMAP_ERR_LIMIT;
 }
 
-tenmap_status tmi_writer_check_head(tenmap_writer *dry, size_t first, size_t count,
-                                    tenmap_error *error) {
+tenmap_status tmi_writer_check_head(tenmap_writer *dry, tmi_head_items items, tenmap_error *error) {
     tmi_buffer head;
     uint64_t data_bytes;
-    tenmap_status status = build_head(dry, first, count, &head, &data_bytes, error);
+    tenmap_status status = build_head(dry, items, &head, &data_bytes, error);
     if (status == TENMAP_OK)
         free(head.bytes);
     return status;
@@ -440,7 +438,8 @@ static tenmap_status lay_out(tenmap_writer *writer, tenmap_error *error) {
         return repeat_failure(writer, error);
     if (writer->laid_out)
         return TENMAP_OK;
-    tenmap_status status = build_head(writer, 0, writer->count, &head, &data_bytes, error);
+    const tmi_head_items all = {.tensor_count = writer->count};
+    tenmap_status status = build_head(writer, all, &head, &data_bytes, error);
     if (status != TENMAP_OK)
         return status;
     if (write_head(writer, &head, data_bytes) != TENMAP_OK)

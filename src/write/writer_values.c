@@ -109,9 +109,13 @@ tenmap_status tenmap_writer_value(tenmap_writer *writer, const char *key, size_t
     if (value->type == TENMAP_VALUE_STRING &&
         tmi_writer_options(writer)->format != TENMAP_FORMAT_GGUF)
         return tenmap_writer_metadata(writer, key, key_len, len ? value->raw : "", len, error);
-    tmi_pair pair = {
-        tmi_copy_text(key, key_len), key_len,     tmi_copy_text(value->raw, len), len, value->type,
-        value->element_type,         value->count};
+    tmi_pair pair = {tmi_copy_text(key, key_len),
+                     key_len,
+                     tmi_copy_text(len ? value->raw : "", len),
+                     len,
+                     value->type,
+                     value->element_type,
+                     value->count};
     return take_pair(writer, &pair, error);
 }
 

@@ -22,8 +22,11 @@ static tenmap_writer *create(const char *path, uint32_t alignment, uint32_t slac
     return w;
 }
 
-static tenmap_value u32_value(uint32_t *number) {
-    return (tenmap_value){TENMAP_VALUE_U32, TENMAP_VALUE_U32, 1, number, 4};
+/* A U32, whose bytes in file order are in `raw`. */
+static tenmap_value u32_value(unsigned char raw[4], uint32_t n) {
+    for (int i = 0; i < 4; i++)
+        raw[i] = (unsigned char)(n >> (8 * i));
+    return (tenmap_value){TENMAP_VALUE_U32, TENMAP_VALUE_U32, 1, raw, 4};
 }
 
 /* A model with two pairs, a tensor of I8 and one of Q8_0. */
@@ -32,8 +35,8 @@ static void make_file(const char *path, uint32_t slack) {
     tenmap_error error = {0};
     static const uint64_t row[] = {3}, blocks[] = {2, ROW};
     static const char *const tokens[] = {"a", "", "\xff"};
-    uint32_t layers = 7;
-    tenmap_value value = u32_value(&layers);
+    unsigned char layers[4];
+    tenmap_value value = u32_value(layers, 7);
     assert_int_equal(tenmap_writer_value(w, "llama.block_count", TENMAP_CSTR, &value, &error), 0);
     assert_int_equal(tenmap_writer_strings(w, "tokens", 6, tokens, NULL, 3, &error), 0);
     assert_int_equal(tenmap_writer_add(w, "small", 5, TENMAP_I8, row, 1, NULL, &error), 0);
@@ -80,8 +83,8 @@ static void the_alignment_is_a_pair_of_the_file(void **state) {
     static const uint64_t one[] = {1};
     tenmap_error error = {0};
     tenmap_writer *w = create(path, 4096, 0);
-    uint32_t wrong = 64;
-    tenmap_value value = u32_value(&wrong);
+    unsigned char wrong[4];
+    tenmap_value value = u32_value(wrong, 64);
     check_refused(tenmap_writer_value(w, "general.alignment", TENMAP_CSTR, &value, &error), &error,
                   TENMAP_ERR_ARGUMENT, "the U32 4096");
     for (int i = 0; i < 2; i++)
@@ -114,6 +117,7 @@ static void what_gguf_cannot_hold_is_refused(void **state) {
         {"f8", TENMAP_F8_E4M3, 1, {1}, "its dtype is F8_E4M3"},
         {"part", TENMAP_Q4_0, 2, {32, 31}, "a block of Q4_0 has 32"},
         {"scalar", TENMAP_Q4_0, 0, {0}, "a block of Q4_0 has 32"},
+        {"long", TENMAP_F32, 2, {0, (uint64_t)INT64_MAX + 1}, "9223372036854775808 elements"},
     };
     tenmap_writer *w = create(in_folder(state, "m.gguf"), 0, 0);
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -123,6 +127,27 @@ static void what_gguf_cannot_hold_is_refused(void **state) {
                       &error, TENMAP_ERR_UNSUPPORTED, cases[i].fragment);
     }
     tenmap_writer_abort(w);
+    assert_int_equal(count_names(*state), 0);
+}
+
+/* The room behind each tensor counts, so that no sum of sizes can wrap around. */
+static void files_too_large_for_any_system_are_refused(void **state) {
+    static const uint64_t huge[] = {INT64_MAX / 8 - 32}, more[] = {INT64_MAX / 8};
+    tenmap_writer *w = create(in_folder(state, "m.gguf"), 0, 0);
+    tenmap_error error = {0};
+    assert_int_equal(tenmap_writer_add(w, "a", 1, TENMAP_I8, huge, 1, NULL, &error), TENMAP_OK);
+    check_refused(tenmap_writer_add(w, "b", 1, TENMAP_I8, more, 1, NULL, &error), &error,
+                  TENMAP_ERR_LIMIT, "too large for any system");
+    tenmap_writer_abort(w);
+}
+
+/* Readers count the first 8 bytes of a GGUF file as part of its header. */
+static void headers_that_readers_refuse_are_not_written(void **state) {
+    enum { LIMIT = 100000000, ALIGNMENT_PAIR = 33, WITHOUT_SLACK = 24 + ALIGNMENT_PAIR + 38 };
+    const char *path = in_folder(state, "m.gguf");
+    tenmap_error error = {0};
+    check_refused(tenmap_writer_commit(create(path, 8, LIMIT + 8 - WITHOUT_SLACK), &error), &error,
+                  TENMAP_ERR_LIMIT, "100000008 bytes, over the 100000000");
     assert_int_equal(count_names(*state), 0);
 }
 
@@ -154,14 +179,16 @@ static void values_are_checked_completely(void **state) {
                   "appears twice");
     check_refused(tenmap_writer_value(w, "tenmap.padding", TENMAP_CSTR, &good, &error), &error,
                   TENMAP_ERR_ARGUMENT, "header_slack");
+    const tenmap_value empty = {TENMAP_VALUE_ARRAY, TENMAP_VALUE_U16, 0, NULL, 0};
+    assert_int_equal(tenmap_writer_value(w, "empty", 5, &empty, NULL), TENMAP_OK);
     tenmap_writer_abort(w);
 }
 
 static void safetensors_files_hold_only_strings(void **state) {
     tenmap_writer *w;
     tenmap_error error = {0};
-    uint32_t number = 1;
-    tenmap_value value = u32_value(&number);
+    unsigned char one[4];
+    tenmap_value value = u32_value(one, 1);
     tenmap_value text = {TENMAP_VALUE_STRING, TENMAP_VALUE_STRING, 1, "v", 1};
     static const uint64_t shape[] = {ROW};
     assert_int_equal(tenmap_writer_create(in_folder(state, "m.safetensors"), NULL, &w, NULL), 0);
@@ -205,8 +232,8 @@ static uint32_t must_edit(const char *path, const tenmap_edit *edit, uint32_t fl
 
 static void typed_edits_use_the_room_of_the_header(void **state) {
     const char *path = in_folder(state, "m.gguf");
-    uint32_t number = 42;
-    tenmap_value value = u32_value(&number);
+    unsigned char answer[4];
+    tenmap_value value = u32_value(answer, 42);
     const tenmap_edit set = {"new.number", TENMAP_CSTR, NULL, 0, &value};
     const tenmap_edit unset = {"new.number", TENMAP_CSTR, NULL, 0, NULL};
     const tenmap_edit text = {"tokens", TENMAP_CSTR, "a string now", TENMAP_CSTR, NULL};
@@ -253,11 +280,28 @@ static void keys_that_say_how_to_read_are_not_edited(void **state) {
     check_file(path, "small");
 }
 
+/* An edit reads everything before the data, so a file cannot make it take any amount of memory. */
+static void data_that_begins_far_behind_is_refused(void **state) {
+    static const unsigned char head[] =
+        "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\21\0\0\0\0\0\0\0general.alignment"
+        "\4\0\0\0\0\0\0\10";
+    const char *path = in_folder(state, "m.gguf");
+    const tenmap_edit edit = {"k", 1, "v", 1, NULL};
+    tenmap_error error = {0};
+    write_file(path, head, sizeof head - 1);
+    assert_int_equal(truncate(path, 0x8000000), 0); /* a hole, up to where the data begins */
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(tenmap_shard_at(m, 0)->data_offset, 0x8000000);
+    tenmap_close(m);
+    check_refused(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &error), &error,
+                  TENMAP_ERR_LIMIT, "its data begins at byte 134217728");
+}
+
 static void an_edit_has_one_value(void **state) {
     const char *path = in_folder(state, "m.gguf");
-    uint32_t number = 42;
-    tenmap_value value = u32_value(&number);
-    tenmap_value broken = {TENMAP_VALUE_U32, TENMAP_VALUE_U32, 1, &number, 2};
+    unsigned char answer[4];
+    tenmap_value value = u32_value(answer, 42);
+    tenmap_value broken = {TENMAP_VALUE_U32, TENMAP_VALUE_U32, 1, answer, 2};
     const tenmap_edit both = {"k", 1, "v", 1, &value}, part = {"k", 1, NULL, 0, &broken};
     tenmap_error error = {0};
     make_file(path, 100);
@@ -314,8 +358,8 @@ static void a_split_set_replaces_another(void **state) {
         uint64_t most;
         size_t parts;
     } steps[] = {{250, 3}, {250, 3}, {1000, 1}, {1000, 1}, {100, 5}, {1000, 1}};
-    uint32_t number = 9;
-    tenmap_value value = u32_value(&number);
+    unsigned char nine[4];
+    tenmap_value value = u32_value(nine, 9);
     const tenmap_edit pair = {"k", 1, NULL, 0, &value};
     for (size_t i = 0; i < COUNT(steps); i++) {
         tenmap_error error = {0};
@@ -330,6 +374,41 @@ static void a_split_set_replaces_another(void **state) {
             assert_int_equal(tenmap_at(m, k)->name[1] - '0', (int)k);
         tenmap_close(m);
     }
+}
+
+static int count_call(void *ctx, uint64_t done, uint64_t total) {
+    (void)done, (void)total;
+    ++*(int *)ctx;
+    return 0;
+}
+
+/* The keys of split.* count: parts that would fail are found before the first one is written. */
+static void a_part_with_too_long_a_header_fails_before_a_write(void **state) {
+    enum { LIMIT = 100000000, ROWS = 2 * (8 + 2 + 4 + 8 + 4 + 8) };
+    static const uint64_t shape[] = {100};
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_source sources[3] = {{0}};
+    tenmap_error error = {0};
+    int calls = 0;
+    for (size_t i = 0; i < COUNT(sources); i++)
+        sources[i] = (tenmap_source){.name = &"t0\0t1\0t2"[3 * i],
+                                     .name_len = 2,
+                                     .dtype = TENMAP_I8,
+                                     .shape = shape,
+                                     .rank = 1,
+                                     .data = zeros};
+    copy.progress = count_call;
+    copy.ctx = &calls;
+    options.copy = &copy;
+    options.max_shard_bytes = 200;
+    options.format = TENMAP_FORMAT_GGUF;
+    options.header_slack = LIMIT - 24 - ROWS - 38 - 32; /* fits without the keys of split.* */
+    check_refused(tenmap_save_sharded(*state, sources, COUNT(sources), &options, &error), &error,
+                  TENMAP_ERR_LIMIT, "over the 100000000");
+    assert_int_equal(calls, 0);
+    assert_int_equal(error.shard, 0);
+    assert_int_equal(count_names(*state), 0);
 }
 
 static void a_part_is_edited_alone(void **state) {
@@ -362,15 +441,19 @@ int main(void) {
         cmocka_unit_test_setup(pairs_and_tensors_keep_their_order, empty_folder),
         cmocka_unit_test_setup(the_alignment_is_a_pair_of_the_file, empty_folder),
         cmocka_unit_test_setup(what_gguf_cannot_hold_is_refused, empty_folder),
+        cmocka_unit_test_setup(files_too_large_for_any_system_are_refused, empty_folder),
+        cmocka_unit_test_setup(headers_that_readers_refuse_are_not_written, empty_folder),
         cmocka_unit_test_setup(values_are_checked_completely, empty_folder),
         cmocka_unit_test_setup(safetensors_files_hold_only_strings, empty_folder),
         cmocka_unit_test_setup(an_unknown_format_is_refused, empty_folder),
         cmocka_unit_test_setup(typed_edits_use_the_room_of_the_header, empty_folder),
         cmocka_unit_test_setup(an_edit_without_room_writes_a_new_file, empty_folder),
         cmocka_unit_test_setup(keys_that_say_how_to_read_are_not_edited, empty_folder),
+        cmocka_unit_test_setup(data_that_begins_far_behind_is_refused, empty_folder),
         cmocka_unit_test_setup(an_edit_has_one_value, empty_folder),
         cmocka_unit_test_setup(tensors_are_renamed, empty_folder),
         cmocka_unit_test_setup(a_split_set_replaces_another, empty_folder),
+        cmocka_unit_test_setup(a_part_with_too_long_a_header_fails_before_a_write, empty_folder),
         cmocka_unit_test_setup(a_part_is_edited_alone, empty_folder),
         cmocka_unit_test_setup(saves_that_readers_could_not_open_are_refused, empty_folder),
     };

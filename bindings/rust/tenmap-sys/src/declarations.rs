@@ -931,7 +931,7 @@ pub struct tenmap_writer_options {
     /// SafeTensors: where the data starts; 0 means 8. GGUF: general.alignment, which every tensor
     /// has; 0 means 32. A power of two from 8 to 2 MiB.
     pub data_alignment: u32,
-    /// spare header bytes for later metadata edits; up to 100,000,000
+    /// spare header bytes for later metadata edits; see the limit below
     pub header_slack: u32,
     pub flags: u32,
     /// TENMAP_FORMAT_\*
@@ -1000,7 +1000,10 @@ pub const TENMAP_COPY_OPTIONS_INIT: tenmap_copy_options = {
 ///
 /// GGUF files are edited in the same ways. Free bytes of their header are the elements of a last
 /// pair, "tenmap.padding". Edits of that key, of general.alignment and of split.\* are
-/// TENMAP_ERR_ARGUMENT: they say how the rest of the file is read.
+/// TENMAP_ERR_ARGUMENT: they say how the rest of the file is read. Files whose data begins behind
+/// byte 100,000,000 are TENMAP_ERR_LIMIT.
+///
+/// Keys, values and names stay the caller's, and must not change during the call.
 #[repr(C)]
 pub struct tenmap_edit {
     pub key: *const c_char,
@@ -1080,7 +1083,7 @@ pub struct tenmap_save_options {
     pub flags: u32,
     /// TENMAP_FORMAT_\*
     pub format: u32,
-    /// pairs for every shard
+    /// pairs for every shard; GGUF: for the first part
     pub metadata: *const tenmap_edit,
     pub metadata_count: usize,
     /// threads, progress over all shards; NULL: defaults
@@ -1620,6 +1623,10 @@ unsafe extern "C" {
     ///
     /// Thread rule: as tenmap_open, and the models of the terms must stay open meanwhile.
     pub fn tenmap_derive(tensors: *const tenmap_derived, n: usize, options: *const tenmap_options, out: *mut *mut tenmap_model, error: *mut tenmap_error) -> tenmap_status;
+    /// A header has at most 100,000,000 bytes, as readers allow by default: the text of a SafeTensors
+    /// file, everything before the data of a GGUF file. Longer ones are TENMAP_ERR_LIMIT when the first
+    /// bytes are written, or at commit.
+    ///
     /// End every writer with one commit or abort. The file gets the mode and, if permitted, the owner of
     /// the file that it replaces, and never gives more rights. Only regular files are replaced.
     pub fn tenmap_writer_create(path: *const c_char, options: *const tenmap_writer_options, out: *mut *mut tenmap_writer, error: *mut tenmap_error) -> tenmap_status;
@@ -1628,9 +1635,9 @@ unsafe extern "C" {
     /// from 0. Nothing can be added once bytes have been written.
     pub fn tenmap_writer_metadata(writer: *mut tenmap_writer, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize, error: *mut tenmap_error) -> tenmap_status;
     /// Metadata of any type (TENMAP_VALUE_\*), as tenmap_metadata_value gives it: raw is in file order
-    /// (little-endian). An array's elements are checked too: their count must be value-\>count, and
-    /// together they must take raw_bytes. SafeTensors files hold only strings: other types are
-    /// TENMAP_ERR_UNSUPPORTED there.
+    /// (little-endian), and may be NULL if raw_bytes is 0. A STRING of a GGUF file need not be UTF-8. An
+    /// array's elements are checked too: their count must be value-\>count, and together they must take
+    /// raw_bytes. SafeTensors files hold only strings: other types are TENMAP_ERR_UNSUPPORTED there.
     ///
     /// GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
     /// tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
