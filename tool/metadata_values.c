@@ -58,8 +58,10 @@ static bool parse_whole(const char *text, const struct value_kind *kind, uint64_
 
 static bool parse_float(const char *text, uint32_t type, uint64_t *bits) {
     char *end;
+    errno = 0;
     double wide = strtod(text, &end);
-    if (end == text || *end || *text == ' ')
+    bool overflows = errno == ERANGE && isinf(wide);
+    if (end == text || *end || strchr(" \t\n\v\f\r", *text) || overflows)
         return false;
     if (type == TENMAP_VALUE_F64) {
         memcpy(bits, &wide, sizeof wide);

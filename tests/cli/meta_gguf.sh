@@ -29,3 +29,20 @@ t check llama.gguf
 t meta llama.gguf clear --keep 'general.*' --keep 'tokenizer.*'
 t meta llama.gguf --tsv
 t check llama.gguf
+# Numbers that the type cannot hold, and what stands before a number.
+t meta llama.gguf set new.key 1e400 --type f64
+t meta llama.gguf set new.key -1e400 --type f32
+t meta llama.gguf set new.key 1e39 --type f32
+t meta llama.gguf set new.key "$(printf '\t1')" --type f64
+t meta llama.gguf set new.key inf --type f64 --dry-run
+# A string that is not UTF-8 stays as it is while the others are edited.
+{
+    printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\002\0\0\0\0\0\0\0'
+    printf '\003\0\0\0\0\0\0\0raw\010\0\0\0\002\0\0\0\0\0\0\0\377x'
+    printf '\001\0\0\0\0\0\0\0k\010\0\0\0\001\0\0\0\0\0\0\0v'
+} >bytes.gguf
+EDITOR=true VISUAL= t meta bytes.gguf edit
+printf '#!/bin/sh\nsed -i s/\\"v\\"/\\"w\\"/ "$1"\n' >editor
+EDITOR=./editor VISUAL= t meta bytes.gguf edit
+t meta bytes.gguf get k
+"$tool" meta bytes.gguf get raw | od -An -tx1 -v

@@ -439,11 +439,16 @@ static int find_keys(const meta_call *c, const char *const *words, size_t count,
     return EXIT_FINE;
 }
 
+/* A key may contain a NUL. */
+static bool key_is(const tenmap_metadata *pair, const char *key) {
+    return pair->key_len == strlen(key) && memcmp(pair->key, key, pair->key_len) == 0;
+}
+
 /* Whether the pair says how the rest of a GGUF file is read, so that it cannot be removed. */
 static bool says_how_to_read(const meta_call *c, const tenmap_metadata *pair) {
     return is_gguf(c->model) &&
-           (strcmp(pair->key, "general.alignment") == 0 ||
-            strcmp(pair->key, "tenmap.padding") == 0 || strncmp(pair->key, "split.", 6) == 0);
+           (key_is(pair, "general.alignment") || key_is(pair, "tenmap.padding") ||
+            strncmp(pair->key, "split.", 6) == 0);
 }
 
 /* Removes the selected keys, or all others. */
@@ -496,6 +501,23 @@ static void as_json(const meta_call *c, text *out) {
     text_addf(out, "\n}\n");
 }
 
+/*
+ * Whether the user left the value as as_json showed it: with U+FFFD for each byte that is not
+ * UTF-8.
+ */
+static bool is_as_shown(const tenmap_metadata *pair, const json_pair *edited) {
+    text shown = {0};
+    for (size_t i = 0, n; i < pair->value_len; i += n + !n) {
+        uint32_t point;
+        n = decode_point((const unsigned char *)pair->value + i, pair->value_len - i, &point);
+        text_add(&shown, n ? pair->value + i : "\xef\xbf\xbd", n ? n : 3);
+    }
+    bool same = shown.len == edited->value_len &&
+                (shown.len == 0 || memcmp(shown.bytes, edited->value, shown.len) == 0);
+    text_free(&shown);
+    return same;
+}
+
 /* Applies the difference between the shard's pairs and the edited ones. */
 static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
     size_t old = tenmap_metadata_count(c->model), count = 0;
@@ -507,8 +529,7 @@ static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
         const metadata_entry *found = metadata_find(&c->pairs, c->first, p->key, p->key_len);
         if (found)
             stays[found->place] = true;
-        if (found && found->pair->value_len == p->value_len &&
-            memcmp(found->pair->value, p->value, p->value_len) == 0)
+        if (found && is_as_shown(found->pair, p))
             continue;
         status = make_edit(c, p, &edits[count++]);
     }
