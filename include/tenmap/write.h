@@ -79,8 +79,9 @@ TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const cha
  * array's elements are checked too: their count must be value->count, and together they must take
  * raw_bytes. SafeTensors files hold only strings: other types are TENMAP_ERR_UNSUPPORTED there.
  *
- * GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
- * tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
+ * GGUF: general.alignment must be options.data_alignment as a U32, split.no, split.count and
+ * split.tensors.count must be integers that are not negative, and the library sets tenmap.padding
+ * itself; otherwise TENMAP_ERR_ARGUMENT.
  */
 TENMAP_API tenmap_status tenmap_writer_value(tenmap_writer *writer, const char *key, size_t key_len,
                                              const tenmap_value *value, tenmap_error *error);

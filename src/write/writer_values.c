@@ -43,14 +43,43 @@ tenmap_status tmi_pair_check(const tmi_pair *pair, uint32_t format, tmi_quoted s
     return TENMAP_OK;
 }
 
+/* Whether readers count the parts of a split set with this key. */
+static bool counts_parts(const tmi_pair *pair) {
+    return tmi_gguf_key_is(pair->key, pair->key_len, "split.no") ||
+           tmi_gguf_key_is(pair->key, pair->key_len, "split.count") ||
+           tmi_gguf_key_is(pair->key, pair->key_len, "split.tensors.count");
+}
+
+/* Whether a whole value is an integer that is not negative. */
+static bool is_whole_number(const tmi_pair *pair) {
+    switch (pair->type) {
+    case TENMAP_VALUE_U8:
+    case TENMAP_VALUE_U16:
+    case TENMAP_VALUE_U32:
+    case TENMAP_VALUE_U64:
+        return true;
+    case TENMAP_VALUE_I8:
+    case TENMAP_VALUE_I16:
+    case TENMAP_VALUE_I32:
+    case TENMAP_VALUE_I64:
+        return !((unsigned char)pair->value[pair->value_len - 1] & 0x80);
+    default:
+        return false;
+    }
+}
+
 /* Checks a pair whose bytes are the writer's own already, so nobody else can change them. */
 static tenmap_status check_declared_pair(const tenmap_writer *writer, const tmi_pair *pair,
                                          tenmap_error *error) {
     const tenmap_writer_options *options = tmi_writer_options(writer);
     unsigned char alignment[8];
     tenmap_status status = tmi_pair_check(pair, options->format, tmi_writer_shown(writer), error);
-    if (status != TENMAP_OK || options->format != TENMAP_FORMAT_GGUF ||
-        !tmi_gguf_key_is(pair->key, pair->key_len, TMI_GGUF_ALIGNMENT))
+    if (status != TENMAP_OK || options->format != TENMAP_FORMAT_GGUF)
+        return status;
+    if (counts_parts(pair) && !is_whole_number(pair))
+        return FAIL_PAIR(error, TENMAP_ERR_ARGUMENT, tmi_writer_shown(writer), pair, "%s",
+                         "readers want a whole number that is not negative");
+    if (!tmi_gguf_key_is(pair->key, pair->key_len, TMI_GGUF_ALIGNMENT))
         return status;
     tmi_layout_length(alignment, options->data_alignment);
     if (pair->type == TENMAP_VALUE_U32 && memcmp(pair->value, alignment, 4) == 0)

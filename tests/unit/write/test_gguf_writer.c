@@ -179,6 +179,14 @@ static void values_are_checked_completely(void **state) {
                   "appears twice");
     check_refused(tenmap_writer_value(w, "tenmap.padding", TENMAP_CSTR, &good, &error), &error,
                   TENMAP_ERR_ARGUMENT, "header_slack");
+    static const char *const split[] = {"split.no", "split.count", "split.tensors.count"};
+    const tenmap_value negative = {TENMAP_VALUE_I8, TENMAP_VALUE_I8, 1, "\xff", 1};
+    for (size_t i = 0; i < COUNT(split); i++) { /* readers refuse a file with these */
+        check_refused(tenmap_writer_metadata(w, split[i], TENMAP_CSTR, "1", 1, &error), &error,
+                      TENMAP_ERR_ARGUMENT, "a whole number");
+        check_refused(tenmap_writer_value(w, split[i], TENMAP_CSTR, &negative, &error), &error,
+                      TENMAP_ERR_ARGUMENT, "a whole number");
+    }
     const tenmap_value empty = {TENMAP_VALUE_ARRAY, TENMAP_VALUE_U16, 0, NULL, 0};
     assert_int_equal(tenmap_writer_value(w, "empty", 5, &empty, NULL), TENMAP_OK);
     tenmap_writer_abort(w);

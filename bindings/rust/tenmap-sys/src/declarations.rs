@@ -1639,8 +1639,9 @@ unsafe extern "C" {
     /// array's elements are checked too: their count must be value-\>count, and together they must take
     /// raw_bytes. SafeTensors files hold only strings: other types are TENMAP_ERR_UNSUPPORTED there.
     ///
-    /// GGUF: general.alignment must be options.data_alignment as a U32, and the library sets
-    /// tenmap.padding itself; otherwise TENMAP_ERR_ARGUMENT.
+    /// GGUF: general.alignment must be options.data_alignment as a U32, split.no, split.count and
+    /// split.tensors.count must be integers that are not negative, and the library sets tenmap.padding
+    /// itself; otherwise TENMAP_ERR_ARGUMENT.
     pub fn tenmap_writer_value(writer: *mut tenmap_writer, key: *const c_char, key_len: usize, value: *const tenmap_value, error: *mut tenmap_error) -> tenmap_status;
     /// Metadata that is an array of n strings, such as the tokens of a vocabulary. `lengths` are in
     /// bytes or TENMAP_CSTR; NULL: all strings end with a NUL.
