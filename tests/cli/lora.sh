@@ -198,3 +198,21 @@ t diff one two
 t lora base all --quantize fp8-block -o no
 echo "A DoRA too: its norms are measured first."
 t lora base dora --quantize int8-channel -o dora8
+
+echo "As many patterns as modules: each is compiled once, and names are not compiled at all."
+set --
+for i in $(seq 100); do
+    set -- "$@" l.$i.q.lora_A.weight F32 '[1,3]' 12 l.$i.q.lora_B.weight F32 '[2,1]' 8
+done
+{ header_of "$@" && head -c "$data_bytes" /dev/zero; } >adapter_model.safetensors
+set --
+for i in $(seq 100); do set -- "$@" l.$i.q.weight F32 '[2,3]' 24; done
+{ header_of "$@" && head -c "$data_bytes" /dev/zero; } >many
+{
+    printf '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "alpha_pattern": {"l.[1-4].q": 8'
+    seq -f ', "x.%.0f": 4' 6000
+    printf ', "l\\\\.\\\\d{2}\\\\.q": 4, "100.q": 2}}'
+} >adapter_config.json
+timeout 60 "$tool" lora many adapter_model.safetensors -o out.safetensors -n --json | tr -d ' \n' |
+    grep -o '"factor":[0-9]*' | uniq -c
+rm adapter_config.json adapter_model.safetensors many

@@ -74,6 +74,22 @@ refused
 } >adapter.safetensors
 refused
 
+echo "Settings that cannot be read are no missing ones: the scale would be another."
+adapter unet.q.lora_A.weight F32 '[1,6]' 24 unet.q.lora_B.weight F32 '[4,1]' 16
+printf '{"lora_alpha": 16,' >adapter_config.json
+refused
+rm adapter_config.json
+mkfifo adapter_config.json
+refused
+rm adapter_config.json
+"$tool" meta adapter.safetensors set lora_adapter_metadata '{"unet.lora_alpha": 16,' -q
+refused
+
+echo "Patterns that would take hours to compile."
+adapter base_model.model.q.lora_A.weight F32 '[1,6]' 24 base_model.model.q.lora_B.weight F32 '[4,1]' 16
+with '"r": 1, "lora_alpha": 1, "alpha_pattern": {"((((q{99}){99}){99}){99})": 2}'
+with '"r": 1, "lora_alpha": 1, "alpha_pattern": {"(q{2,99999})": 2}'
+
 echo "Values that are not finite."
 {
     header_of unet.q.lora_A.weight F32 '[1,6]' 24 unet.q.lora_B.weight F32 '[4,1]' 16

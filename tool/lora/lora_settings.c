@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "command.h"
 #include "output/output_plan.h"
@@ -72,7 +72,7 @@ static int refuse_kinds(const lora_settings *s, const char *path) {
         return fail(EXIT_FAILED, "'%s' is a QA-LoRA (use_qalora); lora cannot apply it",
                     shown_path(path));
     for (size_t i = 0; init && i < sizeof changes_base / sizeof changes_base[0]; i++)
-        if (strncmp(init, changes_base[i], strlen(changes_base[i])) == 0)
+        if (strncasecmp(init, changes_base[i], strlen(changes_base[i])) == 0)
             return fail(EXIT_FAILED,
                         "'%s' was trained on a changed base (init_lora_weights is %s), so its "
                         "factors do not fit the original one; save it with peft's "
@@ -85,8 +85,16 @@ int lora_settings_read(const tenmap_model *adapter, lora_settings *out) {
     const char *diffusers = tenmap_metadata_get(adapter, "lora_adapter_metadata");
     *out = (lora_settings){0};
     out->has_peft = config_read(tenmap_folder(adapter), "adapter_config.json", &out->peft);
-    if (diffusers)
-        (void)config_parse(diffusers, strlen(diffusers), &out->diffusers);
+    if (out->peft.unreadable)
+        return fail(EXIT_FAILED,
+                    "'%s' has an adapter_config.json that is not JSON of at most 4 MiB, so its "
+                    "scale is unknown; copy that file again, complete",
+                    shown_path(tenmap_path(adapter)));
+    if (diffusers && !config_parse(diffusers, strlen(diffusers), &out->diffusers))
+        return fail(EXIT_FAILED,
+                    "'%s' has the metadata lora_adapter_metadata, which is not JSON, so its scale "
+                    "is unknown; 'tenmap meta' can correct or remove it",
+                    shown_path(tenmap_path(adapter)));
     out->fan_in_fan_out = is_set(value_of(&out->peft, "", "fan_in_fan_out"));
     out->dora = is_set(value_of(&out->peft, "", "use_dora"));
     if (out->peft.incomplete || out->diffusers.incomplete)
@@ -98,79 +106,39 @@ int lora_settings_read(const tenmap_model *adapter, lora_settings *out) {
     return refuse_kinds(out, tenmap_path(adapter));
 }
 
+static void scope_free(lora_scope *scope) {
+    lora_patterns_free(&scope->ranks);
+    lora_patterns_free(&scope->alphas);
+}
+
 void lora_settings_free(lora_settings *s) {
+    scope_free(&s->scope);
     config_free(&s->peft);
     config_free(&s->diffusers);
 }
 
-/*
- * PEFT's patterns are Python's regular expressions, and most are plain names. Refuses what POSIX
- * reads differently; sets *matches as re.match("(.*\.)?(PATTERN)$", module) does.
- */
-static int match_pattern(const char *pattern, const char *name, size_t len, bool *matches) {
-    text full = {0}, module = {0};
-    regex_t compiled;
-    text_addf(&full, "^(.*\\.)?(");
-    for (const char *p = pattern; *p; p++) {
-        bool digit = p[0] == '\\' && p[1] == 'd';
-        if ((p[0] == '(' && p[1] == '?') || (strchr("*+?}", p[0]) && p[1] == '?') ||
-            (p[0] == '\\' && p[1] != 'd' && !strchr(".[](){}*+?|^$\\-", p[1]))) {
-            text_free(&full);
-            return fail(EXIT_FAILED,
-                        "adapter_config.json has the pattern %s, which this tool cannot read; "
-                        "write the names of modules instead",
-                        shown_name(pattern, strlen(pattern)));
-        }
-        text_add(&full, digit ? "[0-9]" : p, digit ? 5 : 1);
-        p += digit;
-    }
-    text_addf(&full, ")$");
-    text_add(&module, name, len);
-    int code = regcomp(&compiled, full.bytes, REG_EXTENDED | REG_NOSUB);
-    *matches = !code && regexec(&compiled, module.bytes ? module.bytes : "", 0, NULL, 0) == 0;
-    if (!code)
-        regfree(&compiled);
-    text_free(&full);
-    text_free(&module);
-    if (code)
-        return fail(EXIT_FAILED, "adapter_config.json has the pattern %s, which is not valid",
-                    shown_name(pattern, strlen(pattern)));
-    return EXIT_FINE;
-}
-
-/* The value for this module in "rank_pattern" or "alpha_pattern": the first that matches counts. */
-static int pattern_value(const config *c, const char *key, const lora_module_name *module,
-                         const char **value) {
-    size_t n = strlen(key);
-    for (size_t i = 0; i < c->count; i++) {
-        bool matches = false;
-        if (strncmp(c->items[i].path, key, n) != 0 || c->items[i].path[n] != '.')
-            continue;
-        int status = match_pattern(c->items[i].path + n + 1, module->name, module->len, &matches);
-        if (status)
-            return status;
-        if (matches) {
-            *value = c->items[i].value;
-            return EXIT_FINE;
-        }
-    }
-    return EXIT_FINE;
-}
-
-/* The settings of one model of the adapter: `prefix` is "unet." in diffusers' metadata. */
-static int read_scale(const config *c, const char *prefix, const lora_module_name *module,
-                      const char **rank, const char **alpha) {
+/* Finds the settings of one model of the adapter: `prefix` is "unet." in diffusers' metadata. */
+static void read_scope(lora_scope *scope, const config *c, const char *prefix) {
     text key = {0};
-    *rank = value_of(c, prefix, "r");
-    *alpha = value_of(c, prefix, "lora_alpha");
+    scope_free(scope);
+    *scope = (lora_scope){.of = c, .prefix = prefix};
+    scope->rank = value_of(c, prefix, "r");
+    scope->alpha = value_of(c, prefix, "lora_alpha");
+    scope->rslora = is_set(value_of(c, prefix, "use_rslora"));
     text_addf(&key, "%srank_pattern", prefix);
-    int status = pattern_value(c, key.bytes, module, rank);
+    lora_patterns_take(c, key.bytes, &scope->ranks);
     text_clear(&key);
     text_addf(&key, "%salpha_pattern", prefix);
-    if (!status)
-        status = pattern_value(c, key.bytes, module, alpha);
+    lora_patterns_take(c, key.bytes, &scope->alphas);
     text_free(&key);
-    return status;
+}
+
+static int read_scale(lora_scope *scope, const lora_module_name *module, const char **rank,
+                      const char **alpha) {
+    *rank = scope->rank;
+    *alpha = scope->alpha;
+    int status = lora_patterns_find(&scope->ranks, module->name, module->len, rank);
+    return status ? status : lora_patterns_find(&scope->alphas, module->name, module->len, alpha);
 }
 
 static int parse_real(const char *given, const char *what, double *out) {
@@ -182,8 +150,8 @@ static int parse_real(const char *given, const char *what, double *out) {
     return EXIT_FINE;
 }
 
-int lora_scale_of(const lora_settings *s, const tenmap_model *adapter,
-                  const lora_module_name *module, uint64_t rank, double given, lora_scale *out) {
+int lora_scale_of(lora_settings *s, const tenmap_model *adapter, const lora_module_name *module,
+                  uint64_t rank, double given, lora_scale *out) {
     const char *ranks = NULL, *alphas = NULL;
     bool peft = s->has_peft && !s->diffusers.count;
     const config *c = peft ? &s->peft : &s->diffusers;
@@ -191,7 +159,9 @@ int lora_scale_of(const lora_settings *s, const tenmap_model *adapter,
     const char *gguf = tenmap_metadata_get(adapter, "adapter.lora.alpha");
     double said = 0;
     *out = (lora_scale){.alpha = given};
-    int status = isnan(given) ? read_scale(c, prefix, module, &ranks, &alphas) : EXIT_FINE;
+    if (s->scope.of != c || strcmp(s->scope.prefix, prefix) != 0)
+        read_scope(&s->scope, c, prefix);
+    int status = isnan(given) ? read_scale(&s->scope, module, &ranks, &alphas) : EXIT_FINE;
     if (!status && isnan(given) && !alphas && gguf)
         alphas = gguf;
     if (!status && alphas)
@@ -201,7 +171,7 @@ int lora_scale_of(const lora_settings *s, const tenmap_model *adapter,
     if (status)
         return status;
     out->rank = said > 0 && said < 9e15 ? (uint64_t)said : 0;
-    out->rslora = isnan(given) && is_set(value_of(c, prefix, "use_rslora"));
+    out->rslora = isnan(given) && s->scope.rslora;
     out->factor = isnan(out->alpha) ? 1
                   : out->rslora     ? out->alpha / sqrt((double)rank)
                                     : out->alpha / (double)rank;

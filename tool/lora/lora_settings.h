@@ -8,7 +8,17 @@
 
 #include <tenmap.h>
 
+#include "lora/lora_patterns.h"
 #include "model/config_json.h"
+
+/* What the settings say about the modules of one model: found once, then used for all of them. */
+typedef struct lora_scope {
+    const config *of;   /* NULL: not found yet */
+    const char *prefix; /* of the model: "unet." */
+    const char *rank, *alpha;
+    bool rslora;
+    lora_patterns ranks, alphas;
+} lora_scope;
 
 typedef struct lora_settings {
     config peft;      /* adapter_config.json */
@@ -16,6 +26,7 @@ typedef struct lora_settings {
 
     bool has_peft;
     bool fan_in_fan_out, dora; /* of adapter_config.json */
+    lora_scope scope;          /* of the module that lora_scale_of was called for last */
 } lora_settings;
 
 /* Refuses adapters of other kinds. Returns 0 or an exit code. */
@@ -42,7 +53,7 @@ typedef struct lora_scale {
  * The scale of a module of this rank. `alpha` is what a tensor of the adapter says, or NaN. Returns
  * 0, or an exit code after printing an error.
  */
-int lora_scale_of(const lora_settings *s, const tenmap_model *adapter,
-                  const lora_module_name *module, uint64_t rank, double alpha, lora_scale *out);
+int lora_scale_of(lora_settings *s, const tenmap_model *adapter, const lora_module_name *module,
+                  uint64_t rank, double alpha, lora_scale *out);
 
 #endif

@@ -162,7 +162,9 @@ static bool read_far(const char *address, config *out) {
         last = need_copy(address, strlen(address));
         remote_read(address, LARGEST, &bytes, &len);
     }
-    return bytes && config_parse(bytes, len, out);
+    bool good = bytes && config_parse(bytes, len, out);
+    out->unreadable = bytes && !good;
+    return good;
 }
 
 bool config_read(const char *folder, const char *name, config *out) {
@@ -176,6 +178,7 @@ bool config_read(const char *folder, const char *name, config *out) {
         return read;
     }
     int fd = open(path.bytes, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    out->unreadable = fd < 0 && errno != ENOENT && errno != ENOTDIR;
     text_free(&path);
     if (fd < 0)
         return false;
@@ -183,6 +186,7 @@ bool config_read(const char *folder, const char *name, config *out) {
     char *bytes = good ? need((size_t)s.st_size, 1) : NULL;
     good = good && read(fd, bytes, (size_t)s.st_size) == s.st_size &&
            config_parse(bytes, (size_t)s.st_size, out);
+    out->unreadable = !good;
     free(bytes);
     close(fd);
     return good;

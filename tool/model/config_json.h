@@ -20,6 +20,7 @@ typedef struct config {
     config_entry *items;
     size_t count;
     bool incomplete; /* a value was left out because its path is longer than 256 bytes */
+    bool unreadable; /* by config_read: the file is there, but cannot be read, or is no JSON */
 } config;
 
 /*
