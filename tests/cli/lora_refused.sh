@@ -133,6 +133,9 @@ adapter base_model.model.q.lora_A.weight F32 '[1,6]' 24 base_model.model.q.lora_
     base_model.model.embed.weight F32 '[9,6]' 216
 with '"r": 1, "lora_alpha": 1'
 rm out
+adapter base_model.model.q.lora_A.weight F32 '[1,6]' 24 base_model.model.q.lora_B.weight F32 '[4,1]' 16 \
+    base_model.model.norm.weight F32 '[6]' 24 base_model.model.norm.modules_to_save.default.weight F32 '[6]' 24
+with '"r": 1, "lora_alpha": 1'
 adapter unet.q.lora_A.weight F32 '[1,6]' 24 unet.q.lora_B.weight F32 '[4,1]' 16 unet.other F32 '[1]' 4
 refused
 t lora base base -o out

@@ -42,9 +42,9 @@ static int sum_squares(const lora_dora *d, double *sums) {
         progress_add(n * (d->weight->nbytes / (d->weight->nelems ? d->weight->nelems : 1)));
     }
     free(values);
-    if (status != TENMAP_OK)
-        return fail_error(&error);
-    return interrupted() ? EXIT_INTERRUPTED : EXIT_FINE;
+    if (interrupted())
+        return EXIT_INTERRUPTED;
+    return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
 }
 
 static int measure_one(void *ctx, size_t i) {
@@ -82,7 +82,7 @@ int lora_measure_norms(lora_dora *const *doras, size_t count) {
     progress_begin("measuring norms", bytes);
     int status = parallel_for((unsigned)common.threads, count, measure_one, (void *)(size_t)doras);
     progress_end();
-    return status;
+    return status == EXIT_INTERRUPTED ? fail(status, "interrupted") : status;
 }
 
 void lora_dora_free(lora_dora *d) {

@@ -253,17 +253,42 @@ static const char *dialect_of(const lora_source *source, const lora_modules *mod
     return !first || first->prefix->peft || source->settings.has_peft ? "PEFT" : "diffusers";
 }
 
+/* Two keys of one adapter that replace or add the same tensor: one of them would be lost. */
+static int refuse_whole_twice(const lora_mapping *m, size_t first) {
+    named *names = need(m->step_count - first, sizeof *names);
+    size_t count = 0;
+    int status = EXIT_FINE;
+    for (size_t i = first; i < m->step_count; i++)
+        names[count++] = (named){m->steps[i].name, m->steps[i].name_len, i};
+    sort_named(names, count);
+    for (size_t i = 1; i < count && !status; i++)
+        if (same_named(&names[i - 1], &names[i]))
+            status = fail(EXIT_FAILED,
+                          "the adapter's keys %s and %s are both stored as %s; 'tenmap drop' "
+                          "removes the one that should not count",
+                          key_of(m->steps[names[i - 1].at].terms[0]),
+                          key_of(m->steps[names[i].at].terms[0]),
+                          shown_name(names[i].name, names[i].len));
+    free(names);
+    return status;
+}
+
 static int map_source(lora_mapping *m, size_t adapter) {
     lora_source *source = &m->sources[adapter];
     lora_orientation seen = {0};
     lora_modules modules = {0};
+    size_t first = m->step_count;
     int status = lora_settings_read(source->model, &source->settings);
     if (!status)
         status = lora_modules_find(m, source, &modules);
     for (size_t i = 0; !status && i < modules.whole_count; i++)
         status = map_whole(m, adapter, modules.whole[i]);
+    if (!status)
+        status = refuse_whole_twice(m, first);
     for (size_t i = 0; !status && i < modules.count; i++)
-        if (!modules.items[i].ignored)
+        if (interrupted())
+            status = fail(EXIT_INTERRUPTED, "interrupted");
+        else if (!modules.items[i].ignored)
             status = map_module(m, adapter, &modules.items[i], &seen);
     if (!status)
         status = lora_check_orientation(&seen);

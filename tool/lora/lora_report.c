@@ -171,7 +171,7 @@ void lora_print(const lora_mapping *m) {
 
 static void source_json(const lora_source *source) {
     json_open('{', false);
-    json_key_text("path", tenmap_path(source->model), TENMAP_CSTR);
+    json_key_text("path", shown_path(tenmap_path(source->model)), TENMAP_CSTR);
     json_key_text("dialect", source->dialect, TENMAP_CSTR);
     json_key_real("scale", source->scale);
     json_key_bool("rslora", source->rslora);
