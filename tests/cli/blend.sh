@@ -198,3 +198,9 @@ refused 'merge_method: passthrough' 'slices: [{sources: [{model: a, layer_range:
 refused 'merge_method: linear' 'models: |' '  text'
 refused 'merge_method: linear' 'models: [{model: org/name, parameters: {weight: 1}}]'
 t blend missing.yml -o none
+
+echo "Many integers that differ, found by many threads: one of them is told."
+names=$(seq -f 'ids%.0f=I64:1' 64)
+model many $names
+model differ $(seq -f 'ids%.0f=I64:2' 64)
+"$tool" blend many differ -o none -j 8 2>&1 | sed 's/ids[0-9]*/ids*/'

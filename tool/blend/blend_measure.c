@@ -3,6 +3,7 @@
  * dare, and whether integers are equal. Everything is read in pieces, by one thread per tensor.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@
 #include "view/progress.h"
 
 enum { PIECE = 1 << 15 }; /* elements */
+
+/*
+ * Several threads may find a fault at once. One of them tells it, because the names in messages lie
+ * in memory that threads share, and since one fault is enough.
+ */
+static atomic_flag told = ATOMIC_FLAG_INIT;
+
+static bool is_first_fault(void) {
+    return !atomic_flag_test_and_set(&told);
+}
 
 /* One thread's view of one tensor, a piece at a time. */
 typedef struct piece_reader {
@@ -49,7 +60,9 @@ static int next_piece(piece_reader *r) {
         const tenmap_tensor *t = i ? r->b : r->a;
         if (tenmap_read(t, r->first, r->count, r->dtype, r->at[i], PIECE * r->width, 0, &error) !=
             TENMAP_OK)
-            return interrupted() ? EXIT_INTERRUPTED : fail_error(&error);
+            return interrupted()      ? EXIT_INTERRUPTED
+                   : is_first_fault() ? fail_error(&error)
+                                      : EXIT_FAILED;
         show_piece(t, r->count);
     }
     return EXIT_FINE;
@@ -65,18 +78,22 @@ static const char *path_of_term(const blend_job *job, const blend_tensor *b, siz
     return shown_path(job->recipe->models[b->slice->sources[i].model]);
 }
 
+static int fail_unequal(const blend_job *job, const blend_tensor *b, size_t i) {
+    if (!is_first_fault())
+        return EXIT_FAILED;
+    return fail(EXIT_FAILED,
+                "%s is %s, which is not blended, and it is not the same in '%s' and '%s'",
+                shown_name(b->name, b->name_len), tenmap_dtype_name(b->terms[0]->dtype),
+                path_of_term(job, b, 0), path_of_term(job, b, i));
+}
+
 static int compare_terms(const blend_job *job, const blend_tensor *b) {
     int status = EXIT_FINE;
     for (size_t i = 1; !status && i < b->slice->count; i++) {
         piece_reader r = open_pieces(b->terms[0], b->terms[i], b->terms[0]->dtype);
         for (status = next_piece(&r); !status && r.count; status = next_piece(&r))
             if (memcmp(r.at[0], r.at[1], r.count * r.width) != 0) {
-                status =
-                    fail(EXIT_FAILED,
-                         "%s is %s, which is not blended, and it is not the same in '%s' and "
-                         "'%s'",
-                         shown_name(b->name, b->name_len), tenmap_dtype_name(b->terms[0]->dtype),
-                         path_of_term(job, b, 0), path_of_term(job, b, i));
+                status = fail_unequal(job, b, i);
                 break;
             }
         close_pieces(&r);
@@ -105,8 +122,11 @@ static int measure_angle(blend_tensor *b) {
     b->norms[1] = sqrt(squares[1]);
     b->dot = products;
     if (!status && !(isfinite(squares[0]) && isfinite(squares[1])))
-        return fail(EXIT_FAILED, "%s has values that are not finite, so slerp has no angle for it",
-                    shown_name(b->name, b->name_len));
+        return !is_first_fault()
+                   ? EXIT_FAILED
+                   : fail(EXIT_FAILED,
+                          "%s has values that are not finite, so slerp has no angle for it",
+                          shown_name(b->name, b->name_len));
     return status;
 }
 
@@ -212,10 +232,12 @@ static int measure_scale(const blend_tensor *b, size_t term, delta_trim *trim) {
     }
     close_pieces(&r);
     if (!status && !isfinite(before))
-        return fail(EXIT_FAILED,
-                    "%s has values that are not finite, so their magnitudes cannot be kept: use "
-                    "--rescale density or --rescale no",
-                    shown_name(b->name, b->name_len));
+        return !is_first_fault() ? EXIT_FAILED
+                                 : fail(EXIT_FAILED,
+                                        "%s has values that are not finite, so their magnitudes "
+                                        "cannot be kept: use "
+                                        "--rescale density or --rescale no",
+                                        shown_name(b->name, b->name_len));
     if (before >= least && after >= least)
         trim->scale = (float)(before / after);
     return status;

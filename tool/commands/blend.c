@@ -76,12 +76,16 @@ static bool is_recipe(const char *operand) {
             ends_with(operand, ".json"));
 }
 
-/* Splits MODEL:WEIGHT, unless there is a file of the whole name. The caller frees the path. */
+/*
+ * Splits MODEL:WEIGHT, unless there is a file of the whole name, or the number is the port of an
+ * address. The caller frees the path.
+ */
 static char *split_weight(const char *operand, double *weight) {
-    const char *colon = strrchr(operand, ':');
+    const char *colon = strrchr(operand, ':'), *host = strstr(operand, "://");
+    bool port = host && !strchr(host + 3, '/');
     char *end;
     *weight = NAN;
-    if (colon && colon > operand && colon[1] && access(operand, F_OK) != 0 &&
+    if (colon && colon > operand && colon[1] && !port && access(operand, F_OK) != 0 &&
         strspn(colon + 1, "0123456789.eE+-") == strlen(colon + 1)) {
         double value = strtod(colon + 1, &end);
         if (*end == '\0' && isfinite(value)) {
