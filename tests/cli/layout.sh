@@ -167,6 +167,29 @@ model odd llama "$heads" $at.q_proj.qweight I32 '[2,2]' 16 $at.k_proj.qweight I3
 t layout odd --fuse qkv -o no
 model odd llama "$heads" $at.q_proj.weight I32 '[2,2]' 16 $at.q_proj.scales F16 '[2,2]' 8 $at.q_proj.biases F16 '[2,2]' 8
 t layout odd --transpose q_proj.weight -o no
+# Blocks of interleaved rows would have one scale for gate and up.
+at=model.layers.0.mlp.experts
+model odd gpt_oss '"num_local_experts": 1' $at.0.gate_proj.weight F8_E4M3 '[128,128]' 16384 \
+    $at.0.gate_proj.weight_scale_inv F32 '[1,1]' 4 $at.0.up_proj.weight F8_E4M3 '[128,128]' 16384 \
+    $at.0.up_proj.weight_scale_inv F32 '[1,1]' 4 $at.0.down_proj.weight F8_E4M3 '[128,128]' 16384 \
+    $at.0.down_proj.weight_scale_inv F32 '[1,1]' 4
+t layout odd --stack-experts -o no
+model odd gpt_oss '"num_local_experts": 1' $at.gate_up_proj F8_E4M3 '[1,128,256]' 32768 \
+    $at.gate_up_proj_scale_inv F32 '[1,1,2]' 8 $at.down_proj F8_E4M3 '[1,128,128]' 16384
+t layout odd --split-experts -o no
+# Shapes without elements take no space in a file, but each expert is a tensor.
+model odd mixtral '"x": 1' $at.gate_up_proj F32 '[0,4,3]' 0 $at.down_proj F32 '[0,3,2]' 0
+t layout odd --split-experts -o no
+set --
+for i in $(seq 20); do
+    set -- "$@" $i.mlp.experts.gate_up_proj F32 '[32768,0,3]' 0 $i.mlp.experts.down_proj F32 '[32768,3,0]' 0
+done
+model odd mixtral '"x": 1' "$@"
+t layout odd --split-experts -o no
+at=model.layers.0.self_attn
+model odd llama '"num_attention_heads": 2, "num_key_value_heads": 2' $at.q_proj.weight F32 '[5,2]' 40 \
+    $at.k_proj.weight F32 '[4,2]' 32 $at.v_proj.weight F32 '[4,2]' 32
+t layout odd --fuse qkv -o no
 t layout mixtral -o no
 t layout mixtral --fuse kv -o no
 t layout mixtral --fuse qkv --split qkv -o no

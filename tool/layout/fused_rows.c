@@ -146,7 +146,8 @@ static int check_rows(const layout *l, const fusion *f, const row_part *parts) {
                     shown_name(a->name, a->name_len), shown_shape(a),
                     shown_name(b->name, b->name_len), shown_shape(b));
     if (f->count == 2 || !l->facts.heads || !l->facts.kv_heads ||
-        rows_of(parts) / l->facts.heads == rows_of(last) / l->facts.kv_heads)
+        (rows_of(parts) / l->facts.heads == rows_of(last) / l->facts.kv_heads &&
+         rows_of(parts) % l->facts.heads == 0 && rows_of(last) % l->facts.kv_heads == 0))
         return EXIT_FINE;
     return fail(EXIT_FAILED,
                 "%s is %s and %s is %s, which is not what %" PRIu64 " heads and %" PRIu64

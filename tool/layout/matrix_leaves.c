@@ -55,3 +55,10 @@ int refuse_leaf(const tenmap_tensor *t, const char *what) {
                 "as plain ones, drop leaves tensors out",
                 shown_name(t->name, t->name_len), what);
 }
+
+int refuse_turns(const tenmap_tensor *t) {
+    return fail(EXIT_FAILED,
+                "%s has one scale for a block of rows, but rows of gate and up take turns in this "
+                "arrangement, so blocks would mix both; add --dequantize to write plain weights",
+                shown_name(t->name, t->name_len));
+}

@@ -37,5 +37,7 @@ int leaf_rows(const layout *l, const matrix_leaf *leaf, const tenmap_tensor *ten
 
 /* Refuses a tensor of a module that is to change, because it is no leaf that is known. */
 int refuse_leaf(const tenmap_tensor *tensor, const char *what);
+/* Refuses scales of blocks where the rows of gate and up take turns. */
+int refuse_turns(const tenmap_tensor *scales);
 
 #endif

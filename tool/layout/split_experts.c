@@ -5,7 +5,8 @@
 #include "layout/matrix_leaves.h"
 
 enum { GATE, UP, DOWN };
-enum { MOST_EXPERTS = 32768 };
+/* A header of SafeTensors files has at most 100 MB, which are about as many tensors. */
+enum { MOST_EXPERTS = 32768, MOST_TENSORS = 1 << 20 };
 static const char rule[] = "split experts";
 
 /* A stacked tensor: of gate and up together, or of down. */
@@ -94,6 +95,9 @@ static int check_stacked(const layout *l, const stacked_tensor *s) {
     if (t->rank < rank || (s->transposed && t->rank > 3))
         return fail(EXIT_FAILED, "%s has the shape %s, which is not that of stacked experts",
                     shown_name(t->name, t->name_len), shown_shape(t));
+    if (!t->shape[0])
+        return fail(EXIT_FAILED, "%s has the shape %s, which is that of no experts",
+                    shown_name(t->name, t->name_len), shown_shape(t));
     if (t->shape[0] > MOST_EXPERTS)
         return fail(EXIT_FAILED, "%s: a layer can have at most %d experts",
                     shown_name(t->name, t->name_len), (int)MOST_EXPERTS);
@@ -112,6 +116,8 @@ static int check_scales(const layout *l, const stacked_tensor *s) {
     const tenmap_tensor *up = weight_of(l, s, false);
     if (s->down || (s->leaf->kind != LEAF_BLOCK_SCALES && s->leaf->kind != LEAF_ROW_SCALES))
         return EXIT_FINE;
+    if (s->leaf->kind == LEAF_BLOCK_SCALES && take_turns(l, s))
+        return refuse_turns(s->tensor);
     uint32_t axis = experts_are_transposed(l->facts.experts_as) ? 2 : 1;
     tenmap_tensor one = *s->tensor, weight = *up;
     uint64_t rows, of_weight = up->shape[axis], of_leaf = s->tensor->shape[joined_axis(s)];
@@ -184,6 +190,9 @@ static int split_one(layout *l, const stacked_tensor *s) {
     int status = check_stacked(l, s);
     if (!status)
         status = check_scales(l, s);
+    if (!status && l->tensor_count + 2 * s->tensor->shape[0] > MOST_TENSORS)
+        status = fail(EXIT_FAILED, "%s: the output would have more than %d tensors of experts",
+                      shown_name(s->tensor->name, s->tensor->name_len), (int)MOST_TENSORS);
     if (!status)
         status = layout_take(l, s->index, rule);
     for (uint64_t e = 0; !status && e < s->tensor->shape[0]; e++)

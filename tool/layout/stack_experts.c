@@ -172,6 +172,9 @@ static int check_leaf(const layout *l, const expert_stack *s) {
                     shown_name(t->name, t->name_len), shown_shape(t));
     if (transposed && t->rank != 2)
         return refuse_leaf(t, "it is no matrix");
+    if (first->leaf->kind == LEAF_BLOCK_SCALES && !is_down(first) &&
+        l->facts.experts_as->axes == EXPERT_INTERLEAVED)
+        return refuse_turns(t);
     text_add(&name, first->tensor->name, t->name_len - strlen(first->leaf->of_module));
     text_addf(&name, ".weight");
     const tenmap_tensor *weight = tenmap_find_n(l->model, name.bytes, name.len);
