@@ -66,9 +66,10 @@ def apply_lora(model, adapter, scale=1.0, *, options=()):
         output = os.path.join(folder, "merged")
         plan = run("lora", "--dry-run", "--output", output, "--scale", repr(float(scale)), *options, _path(base), _path(source))
     tensors = dict(base)
-    dtypes = {}
+    dtypes = dict.fromkeys(tensors)  # of all: a name that is not in it would be taken for one that patterns may fit
     for step in plan["adapted"]:
         name = step["name"]
+        dtypes.setdefault(name)
         if step["op"] != "add":
             before = _named(base, name, "base")
             if before.family is not None:

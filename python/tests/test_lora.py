@@ -59,6 +59,14 @@ def written(base, adapter, tmp_path, *options):
     return tenmap.open(out)
 
 
+def test_names_are_no_patterns(random, tmp_path):
+    """The dtype of a tensor that is called like a pattern is not that of others."""
+    tenmap.save_file({"q*.weight": random(4, 6, dtype="float16"), "qx.weight": random(4, 6)}, tmp_path / "base")
+    adapter = peft(tmp_path / "adapter", {"q*.lora_A.weight": random(2, 6), "q*.lora_B.weight": random(4, 2)})
+    merged = tenmap.apply_lora(tmp_path / "base", adapter)
+    assert {name: tensor.dtype for name, tensor in merged.items()} == {"q*.weight": "F16", "qx.weight": "F32"}
+
+
 def test_equals_what_the_command_writes(base, adapter, tmp_path):
     for scale in (1.0, 0.3):
         expected = written(base, adapter, tmp_path, "--scale", str(scale), "--force")
