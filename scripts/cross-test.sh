@@ -37,7 +37,7 @@ sources=$(library_sources)
 # Rules, shards, reads, numeric values, files.
 [ -n "$only" ] || set -- dtype rules golden pickle zip numpy pytorch pytorch_legacy shards folder \
     inspect open_list open_flags error_messages read requests integers take paths names safetensors_quick check measure convert \
-    kernels kernel_tables exact xxh3 writer edit rename save "$@"
+    kernels kernel_tables exact xxh3 quantize writer gguf_writer edit rename save "$@"
 for test in "$@"; do
     unit_test "$test" >/dev/null
 done

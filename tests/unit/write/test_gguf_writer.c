@@ -465,5 +465,5 @@ int main(void) {
         cmocka_unit_test_setup(a_part_is_edited_alone, empty_folder),
         cmocka_unit_test_setup(saves_that_readers_could_not_open_are_refused, empty_folder),
     };
-    return cmocka_run_group_tests_name("gguf_writer", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
