@@ -43,7 +43,7 @@ def derive(model):
     tensor, b = model["w"], model["b"]
     x = tenmap.concat([2 * b[1:3] - b[:2], tenmap.expr(b).reshape(2, 2).T[0]])
     derived = tenmap.derive({"x": x, "y": x + x, "w": tensor, "p": 0.5 * (tenmap.expr(b).reshape(4, 1) @ tenmap.expr(b).reshape(1, 4))})
-    derived.load(threads=1), derived["y"].parts, derived["w"].bytes
+    [each.tolist() for each in derived.values()], derived["y"].parts, derived["w"].bytes
     again = tenmap.derive({"again": 2 * derived["y"]})
     derived.close()
     again["again"].tolist()
