@@ -53,13 +53,15 @@ def save(torch, path, arrays, around=lambda tensors: tensors):
     dict. Equal arrays share a storage."""
     storages = {}
     out = io.BytesIO()
-    pickler = pickle.Pickler(out, 2)
-    pickler.persistent_id = lambda value: (
-        ("storage", torch.FloatStorage, value.key, "cpu", value.values.size) if isinstance(value, Storage) else None
-    )
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            if isinstance(value, Storage):
+                return "storage", torch.FloatStorage, value.key, "cpu", value.values.size
+
     for array in arrays.values():
         storages.setdefault(id(array), Storage(str(len(storages)), array))
-    pickler.dump(around({name: Tensor(torch, storages[id(array)]) for name, array in arrays.items()}))
+    Pickler(out, 2).dump(around({name: Tensor(torch, storages[id(array)]) for name, array in arrays.items()}))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/data.pkl", out.getvalue())
         for storage in storages.values():
